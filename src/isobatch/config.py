@@ -1,0 +1,321 @@
+"""What a training run is: `Config` (static structure) and `Hypers` (numbers that may be traced).
+
+`Config` is frozen and hashable: everything in it but `hypers` decides the shape of the compiled
+program. `Hypers` holds only floats, so a grid over them can be vmapped without compiling again.
+Sizes that follow from others are not fields: see `geometry.Geometry`.
+
+The docstring under each field is its help text on the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from isobatch.errors import UsageError, near_matches
+from isobatch.geometry import Geometry
+
+INF = float("inf")
+
+
+@dataclass(frozen=True)
+class Hypers:
+    """The real-valued hyperparameters. Every one is a float and none changes a shape."""
+
+    learning_rate: float = 2.5e-4
+    """Step size of the optimiser at the start of the run."""
+    beta1: float = 0.9
+    """Adam: decay rate of the first moment."""
+    beta2: float = 0.999
+    """Adam: decay rate of the second moment (RMSProp: its decay rate)."""
+    optimizer_eps: float = 1e-5
+    """Adam and RMSProp: added to the root of the second moment."""
+    max_grad_norm: float = 0.5
+    """Clip gradients to this global norm; inf switches it off."""
+    gamma: float = 0.99
+    """Discount factor of the return."""
+    gae_lambda: float = 0.95
+    """Bootstrapping parameter of generalised advantage estimation."""
+    clip_eps: float = 0.2
+    """Clipped objective: the ratio to the proximal policy is clipped to 1 -+ this; inf switches it off."""
+    kl_coef: float = 1.0
+    """KL objective: weight of the penalty KL[proximal, current]."""
+    ent_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    vf_coef: float = 0.5
+    """Weight of the value loss, which is half the squared error."""
+    value_clip_eps: float = 0.2
+    """Range of the clipped value loss, used when clip_value_loss is on."""
+    importance_cap: float = 100.0
+    """Largest importance ratio to the behavior policy; inf switches the cap off."""
+    beta_prox: float = 8 / 9
+    """Decay rate of the EWMA proximal policy, per gradient step; its centre of mass is 1/(1-beta) - 1 = 8."""
+    loglinear_alpha: float = 0.5
+    """Log-linear proximal policy: its place between behavior (0) and current policy (1)."""
+    adv_norm_decay: float = 0.0
+    """Decay rate of the EWMA advantage moments, per iteration; 0 uses the newest iteration only."""
+    adv_norm_eps: float = 1e-8
+    """Added to the advantage standard deviation before dividing by it."""
+    aggregation_horizon: float = 1000.0
+    """Aggregation `constant`: the fixed horizon that sums over a trajectory are divided by."""
+    obs_clip: float = 10.0
+    """Normalised observations are clipped to -+ this."""
+    reward_norm_gamma: float = 0.99
+    """Discount of the return whose standard deviation scales the rewards."""
+    reward_clip: float = 10.0
+    """Normalised rewards are clipped to -+ this."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if not isinstance(value, (int, float)):
+                continue  # inside a compiled program: checked when it was still a number
+            low, high, low_open, high_open, text = _RANGES[f.name]
+            outside = (
+                math.isnan(value)
+                or value < low
+                or value > high
+                or (low_open and value == low)
+                or (high_open and value == high)
+            )
+            if outside:
+                raise UsageError(f"{f.name}={value:g} is out of range: use a number {text}.")
+
+
+def _range(low: float, high: float, low_open: bool = False, high_open: bool = False) -> tuple:
+    if high == INF:
+        text = f"{'above' if low_open else 'of at least'} {low:g}{' and finite' if high_open else ''}"
+    else:
+        text = f"from {low:g}{' (excluded)' if low_open else ''} to {high:g}{' (excluded)' if high_open else ''}"
+    return low, high, low_open, high_open, text
+
+
+_POSITIVE = _range(0, INF, low_open=True, high_open=True)
+_POSITIVE_OR_INF = _range(0, INF, low_open=True)
+_NON_NEGATIVE = _range(0, INF, high_open=True)
+_UNIT = _range(0, 1)
+_DECAY = _range(0, 1, high_open=True)
+
+_RANGES: dict[str, tuple] = {
+    "learning_rate": _POSITIVE,
+    "beta1": _DECAY,
+    "beta2": _DECAY,
+    "optimizer_eps": _POSITIVE,
+    "max_grad_norm": _POSITIVE_OR_INF,
+    "gamma": _UNIT,
+    "gae_lambda": _UNIT,
+    "clip_eps": _POSITIVE_OR_INF,
+    "kl_coef": _NON_NEGATIVE,
+    "ent_coef": _NON_NEGATIVE,
+    "vf_coef": _NON_NEGATIVE,
+    "value_clip_eps": _POSITIVE_OR_INF,
+    "importance_cap": _range(1, INF),
+    "beta_prox": _DECAY,
+    "loglinear_alpha": _UNIT,
+    "adv_norm_decay": _DECAY,
+    "adv_norm_eps": _NON_NEGATIVE,
+    "aggregation_horizon": _POSITIVE,
+    "obs_clip": _POSITIVE_OR_INF,
+    "reward_norm_gamma": _UNIT,
+    "reward_clip": _POSITIVE_OR_INF,
+}
+
+Objective = Literal["policy-gradient", "clip", "kl"]
+KlForm = Literal["analytic", "squared"]
+ImportancePolicy = Literal["behavior", "recent"]
+ProximalPolicy = Literal["behavior", "recent", "ewma", "loglinear"]
+AdvantageNorm = Literal["none", "minibatch", "iteration", "ewma"]
+Aggregation = Literal["timestep", "trajectory", "trajectory-mean", "constant"]
+MinibatchScheme = Literal["shuffle", "envs"]
+Arrangement = Literal["dual", "shared", "detached"]
+Activation = Literal["tanh", "relu", "silu", "gelu"]
+OptimizerName = Literal["adam", "sgd", "rmsprop"]
+Schedule = Literal["constant", "linear"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A training run but for its seeds: environment, sizes, choices and `hypers`."""
+
+    env: str = "CartPole-v1"
+    """Environment id (`isobatch envs` lists them)."""
+    algo: str = "ppo"
+    """Name of the algorithm whose preset filled the choices below."""
+    total_timesteps: int = 500_000
+    """Environment steps per seed; rounded down to whole iterations."""
+
+    num_envs: int = 8
+    """N, environments stepped in parallel."""
+    num_steps: int = 128
+    """T, steps per environment and iteration; N x T is the iteration batch."""
+    num_minibatches: int = 4
+    """Minibatches per epoch; each is one optimization batch of N x T / this samples."""
+    update_epochs: int = 4
+    """E, passes over the iteration batch."""
+    minibatch_scheme: MinibatchScheme = "shuffle"
+    """shuffle: one permutation of all samples per epoch; envs: whole environment rows."""
+
+    objective: Objective = "clip"
+    """Policy objective."""
+    kl_form: KlForm = "analytic"
+    """KL penalty: analytic, or half the squared log-ratio of sampled actions (reference code)."""
+    importance_policy: ImportancePolicy = "behavior"
+    """Denominator of the importance ratio."""
+    proximal_policy: ProximalPolicy = "behavior"
+    """Policy that the clipping or the KL penalty holds on to."""
+    advantage_norm: AdvantageNorm = "iteration"
+    """Samples whose mean and standard deviation normalise the advantages."""
+    aggregation: Aggregation = "timestep"
+    """How per-sample losses become one number."""
+    clip_value_loss: bool = False
+    """Clip the value loss around the behavior value."""
+
+    arrangement: Arrangement = "dual"
+    """Policy and value networks: dual (separate), shared (one torso), detached (one torso that values do not train)."""
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Widths of the fully connected layers."""
+    channels: tuple[int, ...] = (16,)
+    """Channels of the 3x3 convolutions, for image observations."""
+    activation: Activation = "tanh"
+    """Non-linearity of the networks."""
+
+    optimizer: OptimizerName = "adam"
+    """Optimiser."""
+    lr_schedule: Schedule = "constant"
+    """linear: the learning rate falls to zero over the run."""
+
+    normalize_observations: bool = False
+    """Scale observations by their running mean and standard deviation."""
+    normalize_rewards: bool = False
+    """Scale rewards by the running standard deviation of the discounted return."""
+    staggered_resets: bool = False
+    """Start each environment at another point of its time limit, so that they do not truncate together."""
+
+    hypers: Hypers = field(default_factory=Hypers)
+
+    def __post_init__(self) -> None:
+        for name, kind in field_kinds().items():
+            if kind is int and getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name in ("hidden_sizes", "channels"):
+            sizes = getattr(self, name)
+            if not sizes or min(sizes) < 1:
+                raise UsageError(f"{name}={list(sizes)} must be a list of positive sizes, for example 64,64.")
+        self.geometry.check_minibatches(self.minibatch_scheme)
+        if self.total_timesteps < self.geometry.iteration_batch:
+            raise UsageError(
+                f"total_timesteps={self.total_timesteps} is below one iteration of {self.geometry.iteration_batch} "
+                f"steps (num_envs {self.num_envs} x num_steps {self.num_steps}); raise it or lower the others."
+            )
+        if self.clip_value_loss and self.arrangement != "dual" and self.hypers.value_clip_eps == INF:
+            raise UsageError("clip_value_loss needs a finite value_clip_eps; set one or switch clipping off.")
+
+    @property
+    def geometry(self) -> Geometry:
+        """The batches of this run under their names."""
+        return Geometry(self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs)
+
+    @property
+    def num_iterations(self) -> int:
+        return self.total_timesteps // self.geometry.iteration_batch
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps per seed that the run really takes."""
+        return self.num_iterations * self.geometry.iteration_batch
+
+    @property
+    def static(self) -> Config:
+        """This config with default hypers: equal for runs that share one compiled program."""
+        return dataclasses.replace(self, hypers=Hypers())
+
+    def to_dict(self) -> dict[str, Any]:
+        """One flat mapping of every field, ready for YAML and JSON."""
+        flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "hypers"}
+        flat |= dataclasses.asdict(self.hypers)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in flat.items()}
+
+    def replace(self, **changes: Any) -> Config:
+        """A copy with fields of either dataclass changed by name, checked and converted."""
+        clean = {name: parse_field(name, value) for name, value in changes.items()}
+        hyper = {k: v for k, v in clean.items() if k in _RANGES}
+        rest = {k: v for k, v in clean.items() if k not in _RANGES}
+        return dataclasses.replace(self, hypers=dataclasses.replace(self.hypers, **hyper), **rest)
+
+    @classmethod
+    def from_dict(cls, mapping: Mapping[str, Any]) -> Config:
+        return cls().replace(**mapping)
+
+
+@cache
+def field_kinds() -> dict[str, Any]:
+    """Name -> type of every flat field, static ones first."""
+    kinds: dict[str, Any] = {}
+    for owner in (Config, Hypers):
+        hints = typing.get_type_hints(owner)
+        kinds |= {f.name: hints[f.name] for f in dataclasses.fields(owner) if f.name != "hypers"}
+    return kinds
+
+
+def parse_field(name: str, value: Any) -> Any:
+    """`value` (from YAML, a flag or Python) as the type of the field `name`, or a UsageError."""
+    if name not in field_kinds():
+        raise UsageError(f"unknown setting {name!r}{near_matches(name, field_kinds())}")
+    return parse_value(name, value, field_kinds()[name])
+
+
+def parse_value(name: str, value: Any, kind: Any) -> Any:
+    """`value` as `kind`: int, float, bool, str, Literal, tuple[int, ...] or one of these or None."""
+    try:
+        return _convert(value, kind)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name}={value!r} is not valid: use {describe_kind(kind)}.") from None
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or value in ("none", "null"):
+            return None
+        return _convert(value, next(k for k in typing.get_args(kind) if k is not type(None)))
+    if origin is Literal:
+        if value not in typing.get_args(kind):
+            raise ValueError
+        return value
+    if origin is tuple:
+        parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
+        return tuple(_convert(p.strip() if isinstance(p, str) else p, typing.get_args(kind)[0]) for p in parts)
+    if kind is bool:
+        if isinstance(value, str):
+            return {"true": True, "yes": True, "false": False, "no": False}[value.lower()] if value else True
+        if not isinstance(value, bool):
+            raise TypeError
+        return value
+    if isinstance(value, bool):
+        raise TypeError
+    if kind is int:  # "1e6" is how people write a million, and YAML hands it over as a string
+        number = float(value)
+        if number != int(number):
+            raise ValueError
+        return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+    if kind is str and not isinstance(value, str):
+        raise TypeError
+    return kind(value)
+
+
+def describe_kind(kind: Any) -> str:
+    """What to type for a field of this type, in words."""
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return describe_kind(next(k for k in typing.get_args(kind) if k is not type(None))) + " or none"
+    if origin is Literal:
+        return "one of " + ", ".join(typing.get_args(kind))
+    if origin is tuple:
+        return "a list of whole numbers, for example 64,64"
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]

@@ -1,0 +1,71 @@
+"""Action distributions: sample, log-probability, entropy, analytic KL. Leading axes are batch axes.
+
+A distribution is a pytree of its parameters, so a rollout can store it and a scan can carry it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class Categorical(eqx.Module):
+    """Probabilities softmax(logits) over actions 0 .. A-1."""
+
+    logits: Float[Array, "*B A"]
+
+    @property
+    def log_probs(self) -> Float[Array, "*B A"]:
+        return jax.nn.log_softmax(self.logits)
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*B"]:
+        return jax.random.categorical(key, self.logits)
+
+    def mode(self) -> Int[Array, "*B"]:
+        return jnp.argmax(self.logits, axis=-1)
+
+    def log_prob(self, action: Int[Array, "*B"]) -> Float[Array, "*B"]:
+        # A product with one-hot rows, not a gather: its gradient is dense and needs no scatter.
+        return jnp.sum(self.log_probs * jax.nn.one_hot(action, self.logits.shape[-1]), axis=-1)
+
+    def entropy(self) -> Float[Array, "*B"]:
+        return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
+
+    def kl(self, other: Categorical) -> Float[Array, "*B"]:
+        """KL[self, other] = sum_a p (log p - log q)."""
+        return jnp.sum(jnp.exp(self.log_probs) * (self.log_probs - other.log_probs), axis=-1)
+
+
+class DiagonalGaussian(eqx.Module):
+    """Independent normal distributions, one per action dimension."""
+
+    mean: Float[Array, "*B D"]
+    log_std: Float[Array, "*B D"]
+
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*B D"]:
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def mode(self) -> Float[Array, "*B D"]:
+        return self.mean
+
+    def log_prob(self, action: Float[Array, "*B D"]) -> Float[Array, "*B"]:
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return -jnp.sum(0.5 * z**2 + self.log_std + 0.5 * LOG_2PI, axis=-1)
+
+    def entropy(self) -> Float[Array, "*B"]:
+        return jnp.sum(self.log_std + 0.5 * (LOG_2PI + 1), axis=-1)
+
+    def kl(self, other: DiagonalGaussian) -> Float[Array, "*B"]:
+        """KL[p, q] = log s_q/s_p + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2, summed over dimensions."""
+        variance_ratio = jnp.exp(2 * (self.log_std - other.log_std))
+        shift = ((self.mean - other.mean) * jnp.exp(-other.log_std)) ** 2
+        return jnp.sum(other.log_std - self.log_std + 0.5 * (variance_ratio + shift - 1), axis=-1)
+
+
+Distribution = Categorical | DiagonalGaussian

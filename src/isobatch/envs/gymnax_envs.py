@@ -1,0 +1,70 @@
+"""Environments of the gymnax library behind the interface of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Key
+
+from isobatch.envs.interface import State, Step
+from isobatch.envs.spaces import Box, Discrete, Space
+
+BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made"}
+
+
+class GymnaxEnvironment:
+    """A gymnax environment with its default parameters."""
+
+    def __init__(self, env_id: str) -> None:
+        import gymnax
+
+        self._env, self._params = gymnax.make(env_id)
+        observation_space = self._env.observation_space(self._params)
+        # A discrete observation is a state's number: the network gets it one-hot.
+        self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0
+        self.obs_shape = (self._one_hot,) if self._one_hot else tuple(int(n) for n in observation_space.shape)
+        self.action_space = _action_space(self._env.action_space(self._params))
+        self.max_steps = int(self._params.max_steps_in_episode)
+
+    def reset(self, key: Key[Array, ""]) -> tuple[State, Array]:
+        obs, state = self._env.reset_env(key, self._params)
+        # Some environments start with Python numbers and go on with arrays.
+        return jax.tree.map(jnp.asarray, state), self._observation(obs)
+
+    def step(self, key: Key[Array, ""], state: State, action: Array) -> Step:
+        obs, new_state, reward, terminated, _ = self._env.step_env(key, state, action, self._params)
+        new_state = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), new_state, state)
+        truncated = self._env.is_truncated(new_state, self._params)
+        return Step(
+            state=new_state,
+            obs=self._observation(obs),
+            reward=jnp.asarray(reward, jnp.result_type(float)).reshape(()),
+            terminated=jnp.asarray(terminated, bool).reshape(()),
+            truncated=jnp.asarray(truncated, bool).reshape(()),
+        )
+
+    def at_time(self, state: State, time: Array) -> State:
+        return state.replace(time=jnp.asarray(time, state.time.dtype))
+
+    def _observation(self, obs: Any) -> Array:
+        if self._one_hot:
+            return jax.nn.one_hot(obs, self._one_hot)
+        return jnp.asarray(obs, jnp.result_type(float))
+
+
+def gymnax_ids() -> list[str]:
+    """Ids of the gymnax environments that work here."""
+    import gymnax
+
+    return [env_id for env_id in gymnax.registered_envs if env_id not in BROKEN]
+
+
+def _action_space(space: Any) -> Space:
+    if type(space).__name__ == "Discrete":
+        return Discrete(int(space.n))
+    shape = tuple(int(n) for n in space.shape)
+    low, high = (tuple(float(v) for v in np.broadcast_to(np.asarray(b), shape).ravel()) for b in (space.low, space.high))
+    return Box(shape, low, high)

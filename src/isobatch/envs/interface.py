@@ -1,0 +1,45 @@
+"""What an environment written in JAX provides. One environment, no batch axis: the rollout vmaps it.
+
+`step` does not reset: the rollout does, in one place, so that the true next observation is never lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Bool, Float, Key
+
+from isobatch.envs.spaces import Space
+
+State = Any
+
+
+class Step(NamedTuple):
+    """Where one action led. `obs` is the true next observation, also at the end of an episode."""
+
+    state: State
+    obs: Array
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]  # the episode ended by itself: nothing follows
+    truncated: Bool[Array, ""]  # it was cut off by a time limit: its future has a value
+
+
+class Environment(Protocol):
+    @property
+    def obs_shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def action_space(self) -> Space: ...
+
+    @property
+    def max_steps(self) -> int:
+        """The time limit of an episode."""
+        ...
+
+    def reset(self, key: Key[Array, ""]) -> tuple[State, Array]: ...
+
+    def step(self, key: Key[Array, ""], state: State, action: Array) -> Step: ...
+
+    def at_time(self, state: State, time: Array) -> State:
+        """The same state with its episode's clock set to `time`."""
+        ...

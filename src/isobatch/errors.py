@@ -1,0 +1,21 @@
+"""The two ways a command can end badly. Both carry one sentence meant for a person."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """The request is wrong: the message names the field, the value and the fix (exit code 2)."""
+
+
+class RunError(RuntimeError):
+    """The request was fine and the run could not go on (exit code 1)."""
+
+
+def near_matches(word: str, known: Iterable[str]) -> str:
+    """`"; did you mean A, B?"` for close spellings, else `""`, ready to end a sentence with."""
+    lowered = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), lowered, n=3, cutoff=0.5)
+    return f"; did you mean {', '.join(lowered[f] for f in found)}?" if found else ""

@@ -1,0 +1,160 @@
+"""Policy and value networks: plain pytrees of arrays whose calls accept any leading batch axes.
+
+Initial weights are drawn with NumPy, seed by seed, outside any compiled program: orthogonal initialisation
+needs a QR decomposition, and batched QR inside jit can deadlock on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from isobatch.config import Activation, Arrangement, Config
+from isobatch.distributions import Categorical, DiagonalGaussian, Distribution
+from isobatch.envs.spaces import Box, Discrete, Space
+
+ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+}
+HIDDEN_GAIN = 2**0.5  # gains of the three kinds of layers, as in CleanRL and OpenAI baselines
+POLICY_GAIN = 0.01
+VALUE_GAIN = 1.0
+KERNEL = 3
+
+
+class Dense(eqx.Module):
+    """x W + b."""
+
+    weight: Float[Array, "In Out"]
+    bias: Float[Array, "Out"]
+
+    def __call__(self, x: Float[Array, "*B In"]) -> Float[Array, "*B Out"]:
+        return x @ self.weight + self.bias
+
+
+class Conv(eqx.Module):
+    """A KERNEL x KERNEL convolution, stride 1, without padding; height x width x channels."""
+
+    weight: Float[Array, "K K In Out"]
+    bias: Float[Array, "Out"]
+
+    def __call__(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 Out"]:
+        flat = x.reshape(-1, *x.shape[-3:])
+        y = jax.lax.conv_general_dilated(flat, self.weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return y.reshape(*x.shape[:-3], *y.shape[1:]) + self.bias
+
+
+class Torso(eqx.Module):
+    """Observation -> features: convolutions for images, then dense layers."""
+
+    convs: tuple[Conv, ...]
+    denses: tuple[Dense, ...]
+    activation: Activation = eqx.field(static=True)
+    obs_ndim: int = eqx.field(static=True)
+
+    def __call__(self, obs: Array) -> Float[Array, "*B F"]:
+        act = ACTIVATIONS[self.activation]
+        x = obs / 255.0 if obs.dtype == jnp.uint8 else obs.astype(jnp.result_type(float))
+        for conv in self.convs:
+            x = act(conv(x))
+        x = x.reshape(*x.shape[: x.ndim - self.obs_ndim], -1)
+        for dense in self.denses:
+            x = act(dense(x))
+        return x
+
+
+class Policy(eqx.Module):
+    """Observation -> action distribution. This part alone is averaged into the proximal policy."""
+
+    torso: Torso
+    head: Dense
+    log_std: Float[Array, "D"] | None  # continuous actions only; does not depend on the state
+
+    def from_features(self, features: Float[Array, "*B F"]) -> Distribution:
+        out = self.head(features)
+        if self.log_std is None:
+            return Categorical(out)
+        return DiagonalGaussian(out, jnp.broadcast_to(self.log_std, out.shape))
+
+    def __call__(self, obs: Array) -> Distribution:
+        return self.from_features(self.torso(obs))
+
+
+class ActorCritic(eqx.Module):
+    """Policy and value function.
+
+    dual: two networks; shared: one torso; detached: one torso that the value loss does not train.
+    """
+
+    policy: Policy
+    value_torso: Torso | None
+    value_head: Dense
+    arrangement: Arrangement = eqx.field(static=True)
+
+    def value(self, obs: Array) -> Float[Array, "*B"]:
+        torso = self.policy.torso if self.value_torso is None else self.value_torso
+        return self.value_head(torso(obs))[..., 0]
+
+    def __call__(self, obs: Array) -> tuple[Distribution, Float[Array, "*B"]]:
+        """Distribution and value, the torso evaluated once where it is shared."""
+        if self.value_torso is not None:
+            return self.policy(obs), self.value(obs)
+        features = self.policy.torso(obs)
+        for_value = jax.lax.stop_gradient(features) if self.arrangement == "detached" else features
+        return self.policy.from_features(features), self.value_head(for_value)[..., 0]
+
+
+def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:
+    """Freshly initialised networks; the same seed gives the same bits."""
+    rng = np.random.default_rng([seed, 0x150BA7C4])
+    torso = _torso(rng, config, obs_shape)
+    features = torso.denses[-1].bias.size
+    match action_space:
+        case Discrete(n):
+            head, log_std = _dense(rng, features, n, POLICY_GAIN), None
+        case Box(shape):
+            size = int(np.prod(shape))
+            head, log_std = _dense(rng, features, size, POLICY_GAIN), jnp.zeros(size)
+    value_torso = _torso(rng, config, obs_shape) if config.arrangement == "dual" else None
+    value_head = _dense(rng, features, 1, VALUE_GAIN)
+    return ActorCritic(Policy(torso, head, log_std), value_torso, value_head, config.arrangement)
+
+
+def parameter_count(tree: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...]) -> Torso:
+    convs: list[Conv] = []
+    width = int(np.prod(obs_shape))
+    if len(obs_shape) == 3:
+        height, broad, channels = obs_shape
+        for out in config.channels:
+            kernel = _orthogonal(rng, KERNEL * KERNEL * channels, out, HIDDEN_GAIN)
+            convs.append(Conv(kernel.reshape(KERNEL, KERNEL, channels, out), jnp.zeros(out)))
+            height, broad, channels = height - KERNEL + 1, broad - KERNEL + 1, out
+        width = height * broad * channels
+    sizes = (width, *config.hidden_sizes)
+    denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in zip(sizes, sizes[1:], strict=False)]
+    return Torso(tuple(convs), tuple(denses), config.activation, len(obs_shape))
+
+
+def _dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Dense:
+    return Dense(_orthogonal(rng, inputs, outputs, gain), jnp.zeros(outputs))
+
+
+def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) -> Array:
+    """A matrix with orthonormal rows or columns (Saxe 2014), uniform over all of them, times `gain`."""
+    gaussian = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(gaussian)
+    q *= np.sign(np.diag(r))
+    return jnp.asarray(gain * (q if rows >= columns else q.T), jnp.result_type(float))

@@ -1,0 +1,32 @@
+"""The proximal policy as an exponentially weighted moving average of weights (paper, section 4 and appendix A)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class Ewma(eqx.Module):
+    """The debiased average theta_prox = sum_i beta^(n-i) theta_i / sum_i beta^(n-i) over gradient steps i.
+
+    `optax.ema` debiases towards zero and `optax.incremental_update` not at all: neither is this average.
+    """
+
+    params: Any
+    weight: Float[Array, ""]  # sum_i beta^(n-i)
+    age: Float[Array, ""]  # mean age of the averaged weights, in gradient steps
+
+    @classmethod
+    def start(cls, params: Any) -> Ewma:
+        return cls(params, jnp.ones(()), jnp.zeros(()))
+
+    def update(self, params: Any, beta: Float[Array, ""] | float) -> Ewma:
+        """w' = beta w + 1;  theta_prox <- (beta w / w') theta_prox + theta / w'."""
+        weight = beta * self.weight + 1
+        keep = beta * self.weight / weight
+        averaged = jax.tree.map(lambda old, new: keep * old + new / weight, self.params, params)
+        return Ewma(averaged, weight, keep * (self.age + 1))

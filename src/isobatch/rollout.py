@@ -1,0 +1,157 @@
+"""Collect N x T steps: act, step, reset where an episode ended, value every state.
+
+Terminated is not truncated: where a time limit cut an episode off, `next_value` is the value of the
+true final observation, also in the middle of a rollout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from isobatch.distributions import Distribution
+from isobatch.envs.interface import Environment
+from isobatch.envs.spaces import Box
+from isobatch.moments import Moments
+from isobatch.networks import ActorCritic
+
+
+class EnvCarry(eqx.Module):
+    """Where the environments stand between two rollouts."""
+
+    state: Any
+    obs: Array
+    episode_return: Float[Array, "N"]
+    episode_length: Int[Array, "N"]
+    counts: Bool[Array, "N"]  # False during an episode that a staggered reset made shorter
+
+
+class Episodes(eqx.Module):
+    """Sums over the episodes that ended during a rollout; sums, so that they add up over rollouts."""
+
+    count: Float[Array, ""]
+    return_sum: Float[Array, ""]
+    length_sum: Float[Array, ""]
+
+
+class Segment(eqx.Module):
+    """One rollout, time first. What the behavior policy thought is stored with what it did."""
+
+    obs: Float[Array, "T N ..."]
+    action: Array
+    behavior: Distribution
+    log_prob: Float[Array, "T N"]
+    reward: Float[Array, "T N"]
+    terminated: Bool[Array, "T N"]
+    truncated: Bool[Array, "T N"]
+    value: Float[Array, "T N"]
+    next_value: Float[Array, "T N"]
+
+
+def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
+    """Reset all environments; staggered, environment i starts at i/N of the time limit."""
+    state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    if staggered:
+        times = jnp.arange(num_envs) * env.max_steps // num_envs
+        state = jax.vmap(env.at_time)(state, times)
+    zeros = jnp.zeros(num_envs)
+    whole = jnp.arange(num_envs) == 0 if staggered else jnp.ones(num_envs, bool)
+    return EnvCarry(state, obs, zeros, zeros.astype(jnp.int32), whole)
+
+
+def collect(
+    env: Environment,
+    networks: ActorCritic,
+    carry: EnvCarry,
+    obs_moments: Moments | None,
+    obs_clip: Float[Array, ""] | float,
+    num_steps: int,
+    key: Key[Array, ""],
+) -> tuple[EnvCarry, Segment, Episodes, Array]:
+    """Run the policy for T steps. Also returns the raw observations, for the normaliser to learn from."""
+    num_envs = carry.episode_return.shape[0]
+
+    def see(obs: Array) -> Array:
+        return obs if obs_moments is None else jnp.clip(obs_moments.normalize(obs, 1e-8), -obs_clip, obs_clip)
+
+    def step(carry: EnvCarry, keys: Key[Array, "K"]) -> tuple[EnvCarry, tuple]:
+        behavior = networks.policy(see(carry.obs))
+        action = behavior.sample(keys[0])
+        to_env = _clip_to_bounds(action, env)
+        after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, to_env)
+        fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
+        done = after.terminated | after.truncated
+        episode_return, episode_length = carry.episode_return + after.reward, carry.episode_length + 1
+        finished = done & carry.counts
+        new_carry = EnvCarry(
+            state=_where(done, fresh_state, after.state),
+            obs=_where(done, fresh_obs, after.obs),
+            episode_return=jnp.where(done, 0.0, episode_return),
+            episode_length=jnp.where(done, 0, episode_length),
+            counts=carry.counts | done,
+        )
+        ended = (finished, jnp.where(finished, episode_return, 0.0), jnp.where(finished, episode_length, 0))
+        return new_carry, (carry.obs, action, behavior, after, ended)
+
+    keys = jax.random.split(key, (num_steps, 2 * num_envs + 1))
+    last, (raw_obs, action, behavior, after, ended) = jax.lax.scan(step, carry, keys)
+
+    obs = see(raw_obs)
+    # Values of all states in one large pass instead of T small ones.
+    values = networks.value(jnp.concatenate([obs, see(last.obs)[None]]))
+    next_value = _value_truncated(networks, see, after.obs, after.truncated & ~after.terminated, values[1:])
+    segment = Segment(
+        obs=obs,
+        action=action,
+        behavior=behavior,
+        log_prob=behavior.log_prob(action),
+        reward=after.reward,
+        terminated=after.terminated,
+        truncated=after.truncated,
+        value=values[:-1],
+        next_value=next_value,
+    )
+    return last, segment, Episodes(*(jnp.sum(e, dtype=jnp.float32) for e in ended)), raw_obs
+
+
+def _value_truncated(
+    networks: ActorCritic, see: Any, final_obs: Array, truncated: Bool[Array, "T N"], next_value: Float[Array, "T N"]
+) -> Float[Array, "T N"]:
+    """`next_value` with the value of the final observation where an episode was cut off.
+
+    Truncation is rare, so only those states are valued, N of them at a time.
+    """
+    steps, chunk = truncated.size, truncated.shape[1]
+    flat_obs = final_obs.reshape(steps, *final_obs.shape[2:])
+    where = jnp.flatnonzero(truncated, size=steps, fill_value=steps)
+    count = jnp.sum(truncated)
+
+    def body(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        start, flat = carry
+        index = jax.lax.dynamic_slice(where, (start,), (chunk,))
+        value = networks.value(see(flat_obs.at[index].get(mode="clip")))
+        return start + chunk, flat.at[index].set(value, mode="drop")
+
+    _, flat = jax.lax.while_loop(lambda c: c[0] < count, body, (jnp.zeros_like(count), next_value.reshape(-1)))
+    return flat.reshape(truncated.shape)
+
+
+def _clip_to_bounds(action: Array, env: Environment) -> Array:
+    space = env.action_space
+    if not isinstance(space, Box):
+        return action
+    low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    return jnp.clip(action, low, high).reshape(-1, *space.shape)
+
+
+def _where(condition: Bool[Array, "N"], yes: Any, no: Any) -> Any:
+    """Leaf by leaf, environment by environment."""
+
+    def pick(a: Array, b: Array) -> Array:
+        return jnp.where(condition.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

@@ -1,0 +1,67 @@
+"""Everything a bit-exact resume needs, as one pytree; and `Hypers` as a pytree of its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from isobatch.config import Config, Hypers
+from isobatch.envs.interface import Environment
+from isobatch.moments import Moments, RewardScale
+from isobatch.networks import ActorCritic, make_networks
+from isobatch.optimizers import make_optimizer
+from isobatch.proximal import Ewma
+from isobatch.rollout import EnvCarry, start_envs
+
+jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
+
+
+class Learner(eqx.Module):
+    """What a gradient step changes."""
+
+    networks: ActorCritic
+    optimizer: Any
+    proximal: Ewma | None  # averaged policy weights, for the proximal policy `ewma`
+
+
+class TrainState(eqx.Module):
+    """One seed's training between two iterations."""
+
+    # changes with every gradient step
+    learner: Learner
+    gradient_steps: Int[Array, ""]
+    # changes with every iteration
+    envs: EnvCarry
+    obs_moments: Moments | None
+    reward_scale: RewardScale | None
+    advantage_moments: Moments
+    key: Key[Array, ""]
+    iteration: Int[Array, ""]
+
+
+def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
+    """The state before the first iteration; not to be compiled (see `networks`)."""
+    networks = make_networks(config, env.obs_shape, env.action_space, seed)
+    key, env_key = jax.random.split(jax.random.key(seed))
+    proximal = Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None
+    return TrainState(
+        learner=Learner(networks, make_optimizer(config, config.hypers).init(networks), proximal),
+        gradient_steps=jnp.zeros((), jnp.int32),
+        envs=start_envs(env, config.num_envs, config.staggered_resets, env_key),
+        obs_moments=Moments.empty(env.obs_shape) if config.normalize_observations else None,
+        reward_scale=RewardScale.empty(config.num_envs) if config.normalize_rewards else None,
+        advantage_moments=Moments.empty(),
+        key=key,
+        iteration=jnp.zeros((), jnp.int32),
+    )
+
+
+def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """The step size during an iteration: constant, or falling linearly from its start to almost zero."""
+    fraction = 1 - iteration / config.num_iterations if config.lr_schedule == "linear" else 1.0
+    return jnp.asarray(hypers.learning_rate * fraction)
