@@ -32,6 +32,7 @@ class Progress:
     env_steps: int  # per seed
     total_steps: int
     steps_per_second: float  # of all seeds together
+    seconds_left: float
     columns: tuple[str, ...]
     lines: list[tuple]  # the metrics since the last report
 
@@ -159,13 +160,15 @@ def chunks(
             raise diverged(config, options, program.names, table, ends, last_good, recorder)
         recorder.add(columns, lines)
         states, iteration = chunk.states, ends[-1]
-        speed = (iteration - first) * batch * options.num_seeds / (time.perf_counter() - begin)
-        progress = Progress(iteration * batch, total * batch, speed, columns, lines)
+        spent = time.perf_counter() - begin
+        speed = (iteration - first) * batch * options.num_seeds / spent
+        left = spent * (total - iteration) / (iteration - first)
+        progress = Progress(iteration * batch, total * batch, speed, left, columns, lines)
         score = score if np.isnan(progress.episodic_return) else progress.episodic_return
         if iteration == stop:
             recorder.checkpoint(iteration, states, score)
             last_good = iteration
-        recorder.time(iteration * batch, time.perf_counter() - begin, speed)
+        recorder.time(iteration * batch, spent, speed)
         watch(progress)
         yield states, iteration
         rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
