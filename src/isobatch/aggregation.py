@@ -23,8 +23,12 @@ from jaxtyping import Array, Float
 from isobatch.config import Aggregation
 
 
-def sample_weights(lengths: Float[Array, "*B"], num_trajectories: Float[Array, ""] | float, kind: Aggregation,
-                   horizon: Float[Array, ""] | float) -> Float[Array, "*B"]:
+def sample_weights(
+    lengths: Float[Array, "*B"],
+    num_trajectories: Float[Array, ""] | float,
+    kind: Aggregation,
+    horizon: Float[Array, ""] | float,
+) -> Float[Array, "*B"]:
     """Weight of each sample; `lengths` holds T_i of the trajectory that the sample belongs to."""
     samples = lengths.size
     match kind:

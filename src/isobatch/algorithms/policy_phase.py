@@ -21,7 +21,6 @@ from isobatch.minibatches import minibatch_indices
 from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, Policy
 from isobatch.optimizers import make_optimizer
-from isobatch.proximal import Ewma
 from isobatch.rollout import Episodes, Segment, collect
 from isobatch.state import Learner, TrainState, learning_rate
 
@@ -41,7 +40,9 @@ class Batch(eqx.Module):
     weight: Float[Array, "*B"]
 
 
-def iterate(config: Config, env: Environment, state: TrainState, hypers: Hypers) -> tuple[TrainState, Metrics, Episodes]:
+def iterate(
+    config: Config, env: Environment, state: TrainState, hypers: Hypers
+) -> tuple[TrainState, Metrics, Episodes]:
     """One alternation between sampling and optimisation."""
     key, rollout_key, update_key = jax.random.split(state.key, 3)
     networks = state.learner.networks

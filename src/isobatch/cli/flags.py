@@ -24,7 +24,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("usage", f"{kwargs.get('prog')} [flags]")
-        super().__init__(*args, **kwargs, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        kwargs |= dict(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
