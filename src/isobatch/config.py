@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, Literal
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.geometry import Geometry
+from isobatch.geometry import Geometry, divisors
 
 INF = float("inf")
 
@@ -54,6 +54,10 @@ class Hypers:
     """Range of the clipped value loss, used when clip_value_loss is on."""
     importance_cap: float = 100.0
     """Largest importance ratio to the behavior policy; inf switches the cap off."""
+    aux_learning_rate: float = 5e-4
+    """PPG: Adam step size of the auxiliary phase."""
+    beta_clone: float = 1.0
+    """PPG: weight of KL[policy before the auxiliary phase, current] in that phase."""
     beta_prox: float = 8 / 9
     """Decay rate of the EWMA proximal policy, per gradient step; its centre of mass is 1/(1-beta) - 1 = 8."""
     loglinear_alpha: float = 0.5
@@ -116,6 +120,8 @@ _RANGES: dict[str, tuple] = {
     "vf_coef": _NON_NEGATIVE,
     "value_clip_eps": _POSITIVE_OR_INF,
     "importance_cap": _range(1, INF),
+    "aux_learning_rate": _POSITIVE,
+    "beta_clone": _NON_NEGATIVE,
     "beta_prox": _DECAY,
     "loglinear_alpha": _UNIT,
     "adv_norm_decay": _DECAY,
@@ -125,6 +131,8 @@ _RANGES: dict[str, tuple] = {
     "reward_norm_gamma": _UNIT,
     "reward_clip": _POSITIVE_OR_INF,
 }
+
+_MAY_BE_ZERO = ("value_epochs", "policy_iterations_per_phase", "staleness")
 
 Objective = Literal["policy-gradient", "clip", "kl"]
 KlForm = Literal["analytic", "squared"]
@@ -157,9 +165,27 @@ class Config:
     num_minibatches: int = 4
     """Minibatches per epoch; each is one optimization batch of N x T / this samples."""
     update_epochs: int = 4
-    """E, passes over the iteration batch."""
+    """E, passes over the iteration batch (PPG: E_pi, of the policy)."""
+    value_epochs: int = 0
+    """E_V, separate passes of the value loss with an optimiser of its own; 0 trains value and policy jointly."""
     minibatch_scheme: MinibatchScheme = "shuffle"
     """shuffle: one permutation of all samples per epoch; envs: whole environment rows."""
+
+    policy_iterations_per_phase: int = 0
+    """N_pi, iterations between two auxiliary phases (PPG); 0 means no auxiliary phase."""
+    aux_epochs: int = 6
+    """E_aux, passes of an auxiliary phase over its N_pi iterations."""
+    aux_minibatches: int = 16
+    """Minibatches per auxiliary epoch and policy iteration of the phase: N_pi x this in all."""
+
+    complete_episodes: bool = False
+    """Start every iteration with a reset and use whole episodes only (needs num_steps of at least the time limit)."""
+    bootstrap: bool = True
+    """Let the value of the last state stand for the rewards after a rollout or a time limit; off: they count as 0."""
+    baseline: bool = True
+    """Subtract a learned value function from returns; off: none is trained or used."""
+    staleness: int = 0
+    """Iterations by which each rollout is held back before it is used."""
 
     objective: Objective = "clip"
     """Policy objective."""
@@ -201,8 +227,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, kind in field_kinds().items():
-            if kind is int and getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1.")
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if kind is int and getattr(self, name) < least:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
         for name in ("hidden_sizes", "channels"):
             sizes = getattr(self, name)
             if not sizes or min(sizes) < 1:
@@ -213,13 +240,63 @@ class Config:
                 f"total_timesteps={self.total_timesteps} is below one iteration of {self.geometry.iteration_batch} "
                 f"steps (num_envs {self.num_envs} x num_steps {self.num_steps}); raise it or lower the others."
             )
-        if self.clip_value_loss and self.arrangement != "dual" and self.hypers.value_clip_eps == INF:
-            raise UsageError("clip_value_loss needs a finite value_clip_eps; set one or switch clipping off.")
+        self._check_choices()
+        if self.policy_iterations_per_phase:
+            self._check_phases()
+
+    def _check_choices(self) -> None:
+        """Combinations that have no meaning."""
+        if self.proximal_policy == "loglinear" and self.objective == "kl" and self.kl_form == "analytic":
+            raise UsageError(
+                "proximal_policy='loglinear' has no analytic KL, it is known only at the sampled actions: "
+                "use kl_form=squared or the objective clip."
+            )
+        if self.objective == "policy-gradient" and self.geometry.gradient_steps > 1:
+            raise UsageError(
+                f"objective='policy-gradient' has no ratio to correct for the {self.geometry.gradient_steps} gradient "
+                "steps it would take on each rollout: use num_minibatches=1 and update_epochs=1, or the objective clip."
+            )
+        if self.objective == "policy-gradient" and self.staleness:
+            raise UsageError(
+                f"staleness={self.staleness} needs an objective with an importance ratio, "
+                f"and {self.objective!r} ({self.algo}) has none: use clip or kl, or staleness 0."
+            )
+        if not self.baseline and (self.bootstrap or self.hypers.gae_lambda != 1):
+            raise UsageError(
+                "baseline=False needs returns without a value function: use bootstrap=False and gae_lambda=1."
+            )
+        if not self.baseline and self.policy_iterations_per_phase:
+            raise UsageError(
+                "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
+            )
+
+    def _check_phases(self) -> None:
+        phase, total = self.policy_iterations_per_phase, self.num_iterations
+        if total % phase:
+            batch = self.geometry.phase_batch
+            nearest = max(1, round(self.total_timesteps / batch)) * batch
+            raise UsageError(
+                f"policy_iterations_per_phase={phase} does not divide the run of {total} iterations into whole phases: "
+                f"use total_timesteps={nearest} (phases of {batch} steps)."
+            )
+        fitting = divisors(self.geometry.iteration_batch)
+        if self.minibatch_scheme == "shuffle" and self.aux_minibatches not in fitting:
+            near = sorted(fitting, key=lambda n: abs(n - self.aux_minibatches))[:4]
+            raise UsageError(
+                f"aux_minibatches={self.aux_minibatches} does not evenly divide the iteration batch of "
+                f"{self.geometry.iteration_batch} samples: use {' or '.join(map(str, sorted(near)))}."
+            )
 
     @property
     def geometry(self) -> Geometry:
         """The batches of this run under their names."""
-        return Geometry(self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs)
+        return Geometry(
+            self.num_envs,
+            self.num_steps,
+            self.num_minibatches,
+            self.update_epochs,
+            self.policy_iterations_per_phase,
+        )
 
     @property
     def num_iterations(self) -> int:

@@ -50,6 +50,11 @@ def squared_log_ratio(log_prob: PerSample, log_prox: PerSample) -> PerSample:
     return 0.5 * (log_prob - log_prox) ** 2
 
 
+def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: Scalar) -> PerSample:
+    """log pi_prox = log pi_behav + alpha (log pi_theta - log pi_behav), detached: a proximal policy without a network."""
+    return log_behav + alpha * stop_gradient(log_prob - log_behav)
+
+
 def capped_behavior(log_prob: PerSample, log_behav: PerSample, cap: Scalar) -> PerSample:
     """log pi_behav raised to at least log pi_theta - log cap, so that no importance ratio exceeds cap.
 

@@ -175,7 +175,10 @@ class Loop:
         return columns_of(self.program.names)
 
     def add_lines(self, table: np.ndarray, ends: list[int]) -> list[tuple]:
-        lines = rows_of(self.program.names, table, ends, self.config.geometry, self.options.seeds)
+        names, per_line = self.program.names, self.options.line_iterations(self.config.num_iterations)
+        present = np.array([self.program.present(self.config, (end - 1) // per_line * per_line, end) for end in ends])
+        present = present.reshape(len(ends), len(names))
+        lines = rows_of(names, table, present, ends, self.config.geometry.iteration_batch, self.options.seeds)
         self.recorder.add(self.columns, lines)
         return lines
 
@@ -190,9 +193,9 @@ class Loop:
         what = names[0] if names else "a network parameter"
         hypers, directory = self.config.hypers, self.recorder.directory
         kept = "" if directory is None else f" The last good checkpoint is kept in {directory.path}."
+        step = ends[row] * self.config.geometry.iteration_batch
         return RunError(
-            f"training diverged before environment step {ends[row] * self.config.geometry.iteration_batch:,}: {what} of "
-            f"seed {seeds} is not finite. Lower learning_rate ({hypers.learning_rate:g}) or max_grad_norm "
+            f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower learning_rate ({hypers.learning_rate:g}) or max_grad_norm "
             f"({hypers.max_grad_norm:g}).{kept}"
         )
 
