@@ -195,8 +195,8 @@ class Loop:
         kept = "" if directory is None else f" The last good checkpoint is kept in {directory.path}."
         step = ends[row] * self.config.geometry.iteration_batch
         return RunError(
-            f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower learning_rate ({hypers.learning_rate:g}) or max_grad_norm "
-            f"({hypers.max_grad_norm:g}).{kept}"
+            f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower "
+            f"learning_rate ({hypers.learning_rate:g}) or max_grad_norm ({hypers.max_grad_norm:g}).{kept}"
         )
 
 

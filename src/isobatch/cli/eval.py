@@ -7,8 +7,8 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
-from isobatch.config import parse_value
 from isobatch.errors import UsageError
+from isobatch.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:

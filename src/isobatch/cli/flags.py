@@ -15,8 +15,9 @@ import typing
 from pathlib import Path
 from typing import Any, NoReturn
 
-from isobatch.config import Config, Hypers, parse_value
+from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
+from isobatch.parsing import parse_value
 
 
 class Parser(argparse.ArgumentParser):
