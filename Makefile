@@ -13,7 +13,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
 
 test: check
-	$(PYTHON) -m pytest -n 2
+	$(PYTHON) -m pytest -n 2 --dist loadgroup
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
