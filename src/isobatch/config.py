@@ -126,6 +126,8 @@ _RANGES: dict[str, tuple] = {
     "reward_clip": _POSITIVE_OR_INF,
 }
 
+_MAY_BE_ZERO = ("policy_iterations_per_phase",)
+
 Objective = Literal["policy-gradient", "clip", "kl"]
 KlForm = Literal["analytic", "squared"]
 ImportancePolicy = Literal["behavior", "recent"]
@@ -158,6 +160,8 @@ class Config:
     """Minibatches per epoch; each is one optimization batch of N x T / this samples."""
     update_epochs: int = 4
     """E, passes over the iteration batch."""
+    policy_iterations_per_phase: int = 0
+    """N_pi, policy iterations per phase (PPG); 0 means no auxiliary phase."""
     minibatch_scheme: MinibatchScheme = "shuffle"
     """shuffle: one permutation of all samples per epoch; envs: whole environment rows."""
 
@@ -201,8 +205,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for name, kind in field_kinds().items():
-            if kind is int and getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1.")
+            least = 0 if name in _MAY_BE_ZERO else 1
+            if kind is int and getattr(self, name) < least:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
         for name in ("hidden_sizes", "channels"):
             sizes = getattr(self, name)
             if not sizes or min(sizes) < 1:
@@ -219,7 +224,9 @@ class Config:
     @property
     def geometry(self) -> Geometry:
         """The batches of this run under their names."""
-        return Geometry(self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs)
+        return Geometry(
+            self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs, self.policy_iterations_per_phase
+        )
 
     @property
     def num_iterations(self) -> int:

@@ -19,6 +19,7 @@ class Geometry:
     num_steps: int
     num_minibatches: int
     update_epochs: int
+    policy_iterations_per_phase: int = 0
 
     @property
     def iteration_batch(self) -> int:
@@ -27,6 +28,11 @@ class Geometry:
     @property
     def optimization_batch(self) -> int:
         return self.iteration_batch // self.num_minibatches
+
+    @property
+    def phase_batch(self) -> int:
+        """PPG: environment steps per alternation between policy and auxiliary phase; 0 without one (section 4)."""
+        return self.iteration_batch * self.policy_iterations_per_phase
 
     @property
     def gradient_steps(self) -> int:
