@@ -45,11 +45,11 @@ def power(beta: float, c: float) -> float:
 
 
 def center_of_mass_times(beta: float, c: float) -> float:
-    """beta_prox' with 1/(1 - beta') - 1 = c (1/(1 - beta) - 1), that is c beta / (1 - beta + c beta).
+    """beta_prox' with 1/(1 - beta') - 1 = c (1/(1 - beta) - 1), that is c / (c + 1/beta - 1).
 
     The paper, section 4: holds the age of the proximal policy, in environment steps.
     """
-    return c * beta / (1 - beta + c * beta)
+    return c / (c + 1 / beta - 1) if beta else 0.0
 
 
 def span_times(beta: float, c: float) -> float:
@@ -63,7 +63,7 @@ def span_times(beta: float, c: float) -> float:
 
 
 def malladi_beta(beta: float, c: float) -> float:
-    """beta' = 1 - kappa (1 - beta) with kappa = 1/c (Malladi et al. 2022, definition 5.3), at least 0.
+    """beta' = 1 - kappa (1 - beta) with kappa = 1/c (Malladi et al. 2022, square root scaling rule), at least 0.
 
     Out of range once kappa > 1/(1 - beta): for beta1 = 0.9 where the batch grows more than tenfold.
     """
@@ -142,7 +142,9 @@ RULES: dict[str, Rule] = {
             "lr / sqrt(c)",
             f"{PAPER}, section 3.2",
             lambda config, c: {"learning_rate": square_root(config.hypers.learning_rate, c)},
-            lambda before, after: "a noisy Adam step has a length that does not depend on the batch",
+            lambda before, after: (
+                "c steps for one, each with 1/sqrt(c) of the signal once Adam has divided by the noise"
+            ),
             optimizers=("adam", "rmsprop"),
         ),
         Rule(
@@ -153,7 +155,7 @@ RULES: dict[str, Rule] = {
             "lr / c",
             f"{PAPER}, section 3.1",
             lambda config, c: {"learning_rate": linear(config.hypers.learning_rate, c)},
-            lambda before, after: "c small steps add up to the one large step",
+            lambda before, after: "c steps for one, each with all of the signal",
             optimizers=("sgd",),
         ),
         Rule(
@@ -214,7 +216,7 @@ RULES: dict[str, Rule] = {
             "optimization",
             False,
             "lr / sqrt(c), 1 - (1-b)/c, eps * sqrt(c)",
-            "Malladi 2022, definition 5.3",
+            "Malladi 2022",
             _malladi,
             lambda before, after: "holds the stochastic differential equation that Adam follows",
             optimizers=("adam", "rmsprop"),
