@@ -126,12 +126,10 @@ def test_other_advantage_normalisation_is_left_alone(norm: str) -> None:
 def test_json_has_the_promised_shape() -> None:
     answer = rescale(PAPER, num_envs=64).to_json()
     assert list(answer) == ["factor", "before", "after", "changes", "warnings"]
-    needed = (
-        "num_envs num_steps num_minibatches update_epochs learning_rate beta1 beta2 beta_prox adv_norm_decay "
-        "policy_iterations_per_phase iteration_batch optimization_batch"
-    ).split()
-    assert set(needed) <= set(answer["before"])
-    assert set(needed) <= set(answer["after"])
+    sizes = {"num_envs", "num_steps", "num_minibatches", "update_epochs", "iteration_batch", "optimization_batch"}
+    followers = {"learning_rate", "beta1", "beta2", "beta_prox", "adv_norm_decay", "policy_iterations_per_phase"}
+    for side in ("before", "after"):
+        assert sizes | followers <= set(answer[side])
     assert all(list(c) == ["name", "before", "after", "rule", "reason"] for c in answer["changes"])
     assert answer["after"]["max_grad_norm"] == "inf"  # JSON has no infinity
 
@@ -153,7 +151,7 @@ def bases(draw: st.DrawFn) -> Config:
     """Configs of 2^10 environments, with room to shrink and grow by 32 twice."""
     return PAPER.replace(
         num_envs=1024,
-        num_steps=draw(st.sampled_from([5, 16, 100, 256])),
+        num_steps=draw(st.sampled_from([4, 16, 100, 256])),
         num_minibatches=draw(st.sampled_from([1, 2, 4])),
         update_epochs=draw(st.integers(1, 4)),
         optimizer=draw(st.sampled_from(["adam", "sgd", "rmsprop"])),
