@@ -6,6 +6,7 @@ true final observation, also in the middle of a rollout.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -74,14 +75,12 @@ def collect(
 ) -> tuple[EnvCarry, Segment, Episodes, Array]:
     """Run the policy for T steps. Also returns the raw observations, for the normaliser to learn from."""
     num_envs = carry.episode_return.shape[0]
-
-    def see(obs: Array) -> Array:
-        return obs if obs_moments is None else jnp.clip(obs_moments.normalize(obs, 1e-8), -obs_clip, obs_clip)
+    see = normalizer(obs_moments, obs_clip)
 
     def step(carry: EnvCarry, keys: Key[Array, "K"]) -> tuple[EnvCarry, tuple]:
         behavior = networks.policy(see(carry.obs))
         action = behavior.sample(keys[0])
-        to_env = _clip_to_bounds(action, env)
+        to_env = clip_to_bounds(action, env)
         after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, to_env)
         fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
         done = after.terminated | after.truncated
@@ -118,8 +117,19 @@ def collect(
     return last, segment, Episodes(*(jnp.sum(e, dtype=jnp.float32) for e in ended)), raw_obs
 
 
+def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Callable[[Array], Array]:
+    """From raw observations to what the networks see."""
+    if moments is None:
+        return lambda obs: obs
+    return lambda obs: jnp.clip(moments.normalize(obs, 1e-8), -clip, clip)
+
+
 def _value_truncated(
-    networks: ActorCritic, see: Any, final_obs: Array, truncated: Bool[Array, "T N"], next_value: Float[Array, "T N"]
+    networks: ActorCritic,
+    see: Callable[[Array], Array],
+    final_obs: Array,
+    truncated: Bool[Array, "T N"],
+    next_value: Float[Array, "T N"],
 ) -> Float[Array, "T N"]:
     """`next_value` with the value of the final observation where an episode was cut off.
 
@@ -140,7 +150,8 @@ def _value_truncated(
     return flat.reshape(truncated.shape)
 
 
-def _clip_to_bounds(action: Array, env: Environment) -> Array:
+def clip_to_bounds(action: Array, env: Environment) -> Array:
+    """Actions as the environment takes them."""
     space = env.action_space
     if not isinstance(space, Box):
         return action

@@ -1,0 +1,92 @@
+"""What people see: results on standard output, progress and remarks on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def say(sentence: str) -> None:
+    """A remark for a person."""
+    err.print(sentence, markup=False)
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Exactly one JSON object on standard output; what is not a number is null."""
+    print(json.dumps(_plain(result), allow_nan=False))
+
+
+def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def pairs(lines: list[tuple[str, str]]) -> str:
+    """Labels and texts in two columns."""
+    width = max(len(label) for label, _ in lines)
+    return "\n".join(f"  {label:{width}}  {text}" for label, text in lines)
+
+
+@contextmanager
+def training_bar(total: int, quiet: bool) -> Iterator[Any]:
+    """A function for `train(watch=...)`: a bar on a terminal, else a line for each tenth of the run."""
+    if quiet:
+        yield lambda progress: None
+        return
+    newest = math.nan
+
+    def facts(progress: Any) -> str:
+        nonlocal newest
+        newest = newest if math.isnan(progress.episodic_return) else progress.episodic_return
+        reached = "-" if math.isnan(newest) else f"{newest:,.1f}"
+        return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {reached}"
+
+    if not err.is_terminal:
+        shown = 0
+
+        def line(progress: Any) -> None:
+            nonlocal shown
+            tenth = 10 * progress.env_steps // total
+            text = facts(progress)
+            if tenth > shown:
+                shown = tenth
+                say(f"{tenth * 10:3d} %  {text}  {progress.seconds_left:.0f} s left")
+
+        yield line
+        return
+    columns = (TextColumn("{task.percentage:3.0f} %"), BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
+        task = bar.add_task("compiling ...", total=total)
+        yield lambda progress: bar.update(task, completed=progress.env_steps, description=facts(progress))
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+

@@ -1,0 +1,130 @@
+"""Flags made from dataclasses: name, type and help text stand once, at the field.
+
+Every flag is absent unless it was given, so that presets, YAML files and resumed runs can fill in the rest.
+Values go through the same `parse_value` as those of a YAML file and fail with the same sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import textwrap
+import typing
+from pathlib import Path
+from typing import Any, NoReturn
+
+from isobatch.config import Config, Hypers, parse_value
+from isobatch.errors import UsageError, near_matches
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one sentence."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("usage", f"{kwargs.get('prog')} [flags]")
+        super().__init__(*args, **kwargs, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
+
+    def flags(self) -> list[str]:
+        return [flag for action in self._actions for flag in action.option_strings]
+
+
+def add_dataclass(parser: Parser, title: str, owner: type) -> None:
+    """One flag for each field of a dataclass; `--no-name` also for booleans."""
+    group = parser.add_argument_group(title)
+    hints = typing.get_type_hints(owner)
+    docs = field_docs(owner)
+    for field in dataclasses.fields(owner):
+        if field.name not in docs:  # a nested dataclass, whose fields get their own group
+            continue
+        kind = hints[field.name]
+        flag = "--" + field.name.replace("_", "-")
+        convert = _converter(field.name, kind)
+        about = f"{docs[field.name]} [{_shown(field.default)}]".replace("%", "%%")
+        if kind is bool:
+            group.add_argument(
+                flag, dest=field.name, nargs="?", const=True, default=argparse.SUPPRESS, type=convert,
+                metavar="BOOL", help=about,
+            )  # fmt: skip
+            group.add_argument(
+                flag.replace("--", "--no-", 1), dest=field.name, action="store_const", const=False,
+                default=argparse.SUPPRESS, help=argparse.SUPPRESS,
+            )  # fmt: skip
+        else:
+            group.add_argument(
+                flag, dest=field.name, default=argparse.SUPPRESS, type=convert, metavar=_metavar(kind),
+                help=about,
+            )  # fmt: skip
+
+
+def add_config(parser: Parser) -> None:
+    """The flags of everything that can be trained."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings; flags override it")
+    add_dataclass(parser, "what to train, and its structure", Config)
+    add_dataclass(parser, "hyperparameters", Hypers)
+
+
+def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
+    """The fields of these dataclasses that were set by a flag."""
+    names = {field.name for owner in owners for field in dataclasses.fields(owner)}
+    return {name: value for name, value in vars(args).items() if name in names}
+
+
+def given_settings(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a YAML file, if one was named, under those set by a flag."""
+    from isobatch.config_files import load_yaml
+
+    settings = load_yaml(args.config) if args.config is not None else {}
+    return settings | given(args, Config, Hypers)
+
+
+def config_from(args: argparse.Namespace) -> Config:
+    """Preset of the algorithm and the environment, then the YAML file, then the flags."""
+    from isobatch.presets import preset
+
+    settings = given_settings(args)
+    return preset(settings.pop("algo", "ppo"), settings.pop("env", "CartPole-v1"), **settings)
+
+
+def field_docs(owner: type) -> dict[str, str]:
+    """Field name -> the docstring under it."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    docs = {}
+    for node, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            assert isinstance(node.target, ast.Name)
+            docs[node.target.id] = str(after.value.value)
+    return docs
+
+
+def check_unknown(parser: Parser, unknown: list[str]) -> None:
+    """Complain about the first argument that nobody asked for."""
+    if unknown:
+        word = unknown[0].split("=")[0]
+        hint = near_matches(word, parser.flags()) or f". `{parser.prog} --help` lists what there is."
+        raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint}")
+
+
+def _converter(name: str, kind: Any) -> Any:
+    def convert(text: str) -> Any:
+        return parse_value(name, text, kind)
+
+    return convert
+
+
+def _shown(default: Any) -> str:
+    """A default value as one would type it; presets may say otherwise."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return f"{default:g}" if isinstance(default, float) else str(default).lower() if default is None else str(default)
+
+
+def _metavar(kind: Any) -> str:
+    if typing.get_origin(kind) is typing.Literal:
+        return "{" + ",".join(typing.get_args(kind)) + "}"
+    return {int: "N", float: "X", str: "NAME"}.get(kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N")

@@ -1,0 +1,77 @@
+"""The command `isobatch`: picks the subcommand, and turns errors into one sentence and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+from isobatch.cli.flags import Parser, check_unknown
+from isobatch.errors import RunError, UsageError, near_matches
+
+COMMANDS = {
+    "train": "train an algorithm on an environment",
+    "eval": "play episodes with a trained policy",
+    "plot": "draw learning curves of runs",
+    "verify": "train twice and compare every bit",
+    "envs": "list the environments",
+    "demo": "see what it is about, in a few minutes",
+}
+USAGE = """isobatch: policy optimisation that behaves the same at any batch size.
+
+usage: isobatch COMMAND [flags]      isobatch COMMAND --help
+
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        return run(words)
+    except UsageError as error:
+        print(f"isobatch: {error}", file=sys.stderr)
+        return 2
+    except RunError as error:
+        print(f"isobatch: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe went away
+        sys.stderr.close()
+        return 0
+
+
+def run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(USAGE + "\n".join(f"  {name:9} {about}" for name, about in COMMANDS.items()))
+        return 0
+    if words[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(version("isobatch"))
+        return 0
+    name = words[0]
+    if name not in COMMANDS:
+        raise UsageError(
+            f"command {name!r} is unknown{near_matches(name, COMMANDS) or '; use ' + ', '.join(COMMANDS) + '.'}"
+        )
+    # Only the module of this command is loaded: one that merely computes numbers should not wait for JAX.
+    command: ModuleType = importlib.import_module(f"isobatch.cli.{name}")
+    parser = Parser(prog=f"isobatch {name}", description=command.__doc__)
+    command.add_flags(parser)
+    args, unknown = parser.parse_known_args([_hyphens(word) for word in words[1:]])
+    check_unknown(parser, unknown)
+    return int(command.run(args))
+
+
+def _hyphens(word: str) -> str:
+    """`--num_envs` is as good as `--num-envs`."""
+    flag, equals, value = word.partition("=")
+    return flag.replace("_", "-") + equals + value if flag.startswith("--") else word
+
+
+if __name__ == "__main__":
+    sys.exit(main())

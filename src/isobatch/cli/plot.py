@@ -1,0 +1,36 @@
+"""Draw learning curves of one or several runs into one picture."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from isobatch.cli import console
+from isobatch.cli.flags import Parser
+from isobatch.metrics import RETURN
+
+
+def add_flags(parser: Parser) -> None:
+    parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN", help="directories of runs")
+    parser.add_argument("--metric", default=RETURN, metavar="NAME", help=f"what to draw (default {RETURN})")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="picture to write, .png .svg or .pdf")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(args: argparse.Namespace) -> int:
+    from isobatch.plots import learning_curves
+    from isobatch.run_directory import RunDirectory
+
+    runs = {path: RunDirectory.open(path) for path in args.run_dirs}
+    configs = [run.config for run in runs.values()]
+    envs, algos = {c.env for c in configs}, {c.algo for c in configs}
+    out = args.out or args.run_dirs[0] / "learning_curve.png"
+    title = f"{', '.join(sorted(algos))} on {', '.join(sorted(envs))}"
+    distinct = len(algos) == len(runs)
+    names = [config.algo if distinct else path.name for path, config in zip(runs, configs, strict=True)]
+    learning_curves({n: r.metrics() for n, r in zip(names, runs.values(), strict=True)}, out, title, args.metric)
+    if args.json:
+        console.print_json({"picture": str(out)})
+    else:
+        console.out.print(f"drawn: {out}", markup=False)
+    return 0

@@ -1,0 +1,46 @@
+"""Settings on disk: YAML in and out, and files that are written all at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from isobatch.config import Config
+from isobatch.errors import UsageError
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file all at once: a reader, or a kill, sees the old text or the new one."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def dump_config(config: Config) -> str:
+    return yaml.safe_dump(config.to_dict(), sort_keys=False)
+
+
+def load_config(path: Path, base: Config | None = None) -> Config:
+    """A config from a YAML file of settings, those it does not name taken from `base`."""
+    return (base or Config()).replace(**load_yaml(path))
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        mapping = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UsageError(f"config={str(path)!r} cannot be read ({error.strerror}): check the path.") from None
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where else ""
+        raise UsageError(f"config={str(path)!r} is not valid YAML{line}: use lines of `name: value`.") from None
+    if not isinstance(mapping, dict):
+        raise UsageError(f"config={str(path)!r} is not a mapping: use lines of `name: value`.")
+    return {str(name): value for name, value in mapping.items()}

@@ -1,0 +1,84 @@
+"""Metrics as a table: from the program's arrays to lines of `metrics.csv` and back.
+
+Every metric is a mean over all data of its iterations, so that it means the same at every batch size, and the
+x-axis is true environment steps of one seed.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.geometry import Geometry
+
+METRICS = "metrics.csv"
+INDEX = ("iteration", "env_steps", "seed")
+RETURN, LENGTH, EPISODES = EPISODE_COLUMNS = ("charts/episodic_return", "charts/episodic_length", "charts/episodes")
+FINAL_PART = 0.1  # the share of the steps, at the end, that counts as final
+
+Table = dict[str, np.ndarray]
+
+
+def columns_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The header of `metrics.csv` for a program with these metrics."""
+    return (*INDEX, *EPISODE_COLUMNS, *(n for n in names if not n.startswith("episodes/")))
+
+
+def rows_of(
+    names: tuple[str, ...], table: np.ndarray, iterations: list[int], geometry: Geometry, seeds: list[int]
+) -> list[tuple]:
+    """Lines of `metrics.csv` from a table [seeds, rows, metrics] whose rows end at these iterations."""
+    place = {name: i for i, name in enumerate(names)}
+    others = [place[n] for n in names if not n.startswith("episodes/")]
+    rows = []
+    for r, iteration in enumerate(iterations):
+        for s, seed in enumerate(seeds):
+            values = table[s, r]
+            count = values[place["episodes/count"]]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mean_return = values[place["episodes/return_sum"]] / count
+                mean_length = values[place["episodes/length_sum"]] / count
+            if count == 0:
+                mean_return = mean_length = np.float32(np.nan)
+            index = (iteration, iteration * geometry.iteration_batch, seed)
+            rows.append((*index, mean_return, mean_length, int(count), *values[others]))
+    return rows
+
+
+def table_of(columns: tuple[str, ...], rows: list[tuple]) -> Table:
+    """Column name -> values."""
+    values = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
+    return {name: values[:, i].astype(int) if name in INDEX else values[:, i] for i, name in enumerate(columns)}
+
+
+def final_returns(table: Table, env_steps: int) -> list[float | None]:
+    """For each seed the mean return of the episodes that ended in the last tenth of the run, if any did."""
+    returns: list[float | None] = []
+    late = table["env_steps"] > (1 - FINAL_PART) * env_steps
+    for seed in sorted(set(table["seed"].tolist())):
+        rows = late & (table["seed"] == seed) & (table[EPISODES] > 0)
+        episodes = table[EPISODES][rows]
+        returns.append(float(np.sum(table[RETURN][rows] * episodes) / episodes.sum()) if episodes.size else None)
+    return returns
+
+
+def read_metrics(path: Path) -> Table:
+    """`metrics.csv` of a run directory as arrays; a value that was not measured is NaN."""
+    file = Path(path) / METRICS
+    if not file.is_file() or file.stat().st_size == 0:
+        raise UsageError(f"run_dir={str(path)!r} holds no {METRICS}: check the path, or train it first.")
+    with file.open(newline="") as text:
+        header, *rows = csv.reader(text)
+    whole = [row for row in rows if len(row) == len(header)]
+    return table_of(tuple(header), [tuple(float(v) if v else np.nan for v in row) for row in whole])
+
+
+def format_number(value: Any) -> str:
+    """Shortest text that gives the same bits back; empty where there is no value."""
+    if isinstance(value, (int, np.integer)):
+        return str(value)
+    return "" if np.isnan(value) else str(np.float32(value))

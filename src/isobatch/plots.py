@@ -1,0 +1,94 @@
+"""Pictures of results. Colours are told apart by colour-blind readers (Okabe & Ito 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.metrics import RETURN, Table
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+POINTS = 200  # places along the x-axis at which curves are compared
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def learning_curves(runs: Mapping[str, Table], path: Path, title: str, metric: str = RETURN, window: float = 0.02) -> None:
+    """One line per run, the mean over its seeds, in a band of one standard deviation.
+
+    Each seed's curve is a running mean over `window` of the run, so that runs with few and with many
+    lines of metrics can be compared.
+    """
+    from matplotlib import ticker
+
+    figure, axes = new_figure()
+    for (name, table), color in zip(runs.items(), COLORS * (1 + len(runs) // len(COLORS)), strict=False):
+        if metric not in table:
+            raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
+        x, curves = seed_curves(table, metric, window)
+        mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
+        label = f"{name} ({len(curves)} seeds)" if len(curves) > 1 else name
+        axes.plot(x, mean, color=color, label=label, linewidth=1.8)
+        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.18, linewidth=0)
+    axes.set(xlabel="environment steps", ylabel=AXIS_LABELS.get(metric, metric), title=title)
+    axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    axes.set_xlim(left=0)
+    if len(runs) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    else:
+        axes.annotate(
+            "mean and standard deviation over seeds", (0.99, 0.02), xycoords="axes fraction", ha="right", color="#666"
+        )
+    save_figure(figure, path)
+
+
+AXIS_LABELS = {RETURN: "episodic return", "charts/episodic_length": "episode length"}
+
+
+def seed_curves(table: Table, metric: str, window: float) -> tuple[np.ndarray, np.ndarray]:
+    """x [P] and one smoothed curve a seed [S, P] on it."""
+    last = table["env_steps"].max()
+    x = np.linspace(0, last, POINTS + 1)[1:]
+    curves = []
+    for seed in np.unique(table["seed"]):
+        rows = (table["seed"] == seed) & ~np.isnan(table[metric])
+        steps, values = table["env_steps"][rows], table[metric][rows]
+        begin = np.searchsorted(steps, x - window * last, side="right")
+        end = np.searchsorted(steps, x, side="right")
+        begin = np.minimum(begin, np.maximum(end - 1, 0))  # at least the newest value
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        with np.errstate(invalid="ignore"):
+            curves.append((sums[end] - sums[begin]) / np.where(end > begin, end - begin, np.nan))
+    return x, np.array(curves)
+
+
+def new_figure() -> tuple[Any, Any]:
+    """A figure in the house style, without a window system."""
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the picture in the format that its name asks for."""
+    from matplotlib import pyplot
+
+    if path.suffix not in FORMATS:
+        raise UsageError(f"out={str(path)!r} has no picture's ending: use {', '.join(FORMATS)}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another place.") from None
+    finally:
+        pyplot.close(figure)

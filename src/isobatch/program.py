@@ -1,0 +1,140 @@
+"""The compiled program: many seeds advance many iterations in one call.
+
+Seeds are vmapped on each device and sharded over all of them (one XLA CPU device per core, or GPUs). A call
+runs a number of *rows*; a row is `log_interval` iterations and yields one line of metrics per seed. How many rows
+a call runs is an argument, not a shape, so a run compiles once, however it is cut into chunks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Bool, Float
+
+from isobatch.algorithms.policy_phase import iterate
+from isobatch.config import Config, Hypers
+from isobatch.envs import make_env
+from isobatch.envs.interface import Environment
+from isobatch.state import TrainState, initial_state
+
+MAX_ROWS = 128  # rows that one call can return
+EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
+
+
+class Chunk(NamedTuple):
+    """What one call returns."""
+
+    states: TrainState  # every leaf has a leading axis of seeds
+    table: Float[Array, "S R K"]  # R = MAX_ROWS, of which the rows that were run are filled
+    finite: Bool[Array, "S"]  # whether a seed's parameters are all finite
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A compiled chunk of training and the names of its metrics."""
+
+    call: Any
+    names: tuple[str, ...]
+    compile_seconds: float
+
+    def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
+        """Advance from `iteration` by `rows` rows. The states passed in are used up."""
+        return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows)))
+
+
+def use_all_cores() -> None:
+    """One XLA CPU device per core, if no backend runs yet: seeds sharded over them train twice as fast."""
+    if "JAX_NUM_CPU_DEVICES" not in os.environ and not jax._src.xla_bridge.backends_are_initialized():
+        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def initial_states(config: Config, seeds: list[int]) -> tuple[TrainState, Hypers]:
+    """The states of several seeds, stacked, and the hyperparameters of each."""
+    env = make_env(config.env)
+    return stack([initial_state(config, env, seed) for seed in seeds]), stack_hypers([config.hypers] * len(seeds))
+
+
+def stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def stack_hypers(hypers: list[Hypers]) -> Hypers:
+    return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.result_type(float)), *hypers)
+
+
+def compile_program(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+    """Compile `config` for states and hyperparameters of this shape."""
+    start = time.perf_counter()
+    env, structure = make_env(config.env), config.static
+    one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
+    _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one)
+    names = (*sorted(metrics), *EPISODES)
+    num_seeds = states.iteration.shape[0]
+    devices = jax.devices()[:num_seeds]
+    # Seeds that do not divide evenly: the last one is computed again to fill the devices, and dropped.
+    padded = -(-num_seeds // len(devices)) * len(devices)
+    mesh = Mesh(np.array(devices), ("seeds",))
+    split, same = PartitionSpec("seeds"), PartitionSpec()
+    advance = partial(advance_rows, structure, env, names, log_interval)
+    sharded = jax.shard_map(
+        jax.vmap(advance, in_axes=(0, 0, None, None)),
+        mesh=mesh,
+        in_specs=(split, split, same, same),
+        out_specs=split,
+        check_vma=False,
+    )
+
+    def call(states: TrainState, hypers: Hypers, iteration: Array, rows: Array) -> Any:
+        which = jnp.minimum(jnp.arange(padded), num_seeds - 1)
+        if padded > num_seeds:
+            states, hypers = jax.tree.map(lambda leaf: leaf[which], (states, hypers))
+        out = sharded(states, hypers, iteration, rows)
+        return jax.tree.map(lambda leaf: leaf[:num_seeds], out) if padded > num_seeds else out
+
+    sharding = NamedSharding(mesh, split if padded == num_seeds else same)
+    jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None))
+    zero = jnp.int32(0)
+    compiled = jitted.lower(states, hypers, zero, zero).compile()
+    return Program(compiled, names, time.perf_counter() - start)
+
+
+def advance_rows(
+    config: Config,
+    env: Environment,
+    names: tuple[str, ...],
+    log_interval: int,
+    state: TrainState,
+    hypers: Hypers,
+    iteration: Array,
+    rows: Array,
+) -> tuple[TrainState, Array, Array]:
+    """One seed: `rows` rows, each the mean of the metrics over its iterations (sums over episodes)."""
+
+    def one_iteration(_: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
+        state, sums = carry
+        state, metrics, episodes = iterate(config, env, state, hypers)
+        values = [*(metrics[name] for name in names[: -len(EPISODES)]), *jax.tree.leaves(episodes)]
+        return state, sums + jnp.stack([jnp.asarray(v, jnp.float32) for v in values])
+
+    is_sum = jnp.array([name in EPISODES for name in names])
+
+    def one_row(row: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
+        state, table = carry
+        # The bounds come from arguments that all seeds share, so vmap keeps them scalars.
+        begin = iteration + row * log_interval
+        end = jnp.minimum(begin + log_interval, config.num_iterations)
+        state, sums = jax.lax.fori_loop(begin, end, one_iteration, (state, jnp.zeros(len(names))))
+        return state, table.at[row].set(jnp.where(is_sum, sums, sums / (end - begin)))
+
+    table = jnp.zeros((MAX_ROWS, len(names)))
+    state, table = jax.lax.fori_loop(0, rows, one_row, (state, table))
+    finite = jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(state.learner.networks)]))
+    return state, table, finite

@@ -1,0 +1,239 @@
+"""The training loop: chunks of rows, and between them metrics, checkpoints, the guard against NaN, and signals."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.config import Config
+from isobatch.errors import RunError, UsageError
+from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
+from isobatch.options import Options
+from isobatch.program import MAX_ROWS, Program, compile_program, initial_states, use_all_cores
+from isobatch.recorder import Recorder, check_extras
+from isobatch.run_directory import RunDirectory
+from isobatch.state import TrainState
+
+CHUNK_SECONDS = 0.5  # how often the loop comes up for air
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a run is, told to whoever watches."""
+
+    env_steps: int  # per seed
+    total_steps: int
+    steps_per_second: float  # of all seeds together
+    seconds_left: float
+    columns: tuple[str, ...]
+    lines: list[tuple]  # the metrics since the last report
+
+    @property
+    def episodic_return(self) -> float:
+        """Mean over the seeds' newest lines with an episode in them; NaN without one."""
+        place, seed_place = self.columns.index(RETURN), self.columns.index("seed")
+        newest = {line[seed_place]: line[place] for line in self.lines if not np.isnan(line[place])}
+        return float(np.mean(list(newest.values()))) if newest else float("nan")
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A finished run, or one that was interrupted."""
+
+    config: Config
+    options: Options
+    run_dir: Path | None
+    metrics: Table
+    states: TrainState  # of all seeds, stacked
+    env_steps: int  # per seed
+    steps_per_second: float  # of all seeds together, without compilation
+    compile_seconds: float
+    interrupted: bool
+
+    @property
+    def final_return(self) -> list[float | None]:
+        """One number a seed: mean return of the episodes that ended in the last tenth of the steps."""
+        return final_returns(self.metrics, self.config.env_steps)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "run_dir": None if self.run_dir is None else str(self.run_dir),
+            "env": self.config.env,
+            "algo": self.config.algo,
+            "env_steps": self.env_steps,
+            "seeds": self.options.seeds,
+            "final_return": self.final_return,
+            "steps_per_second": self.steps_per_second,
+            "compile_seconds": self.compile_seconds,
+            "interrupted": self.interrupted,
+        }
+
+
+def train(
+    config: Config,
+    seed: int = 0,
+    num_seeds: int = 1,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[str], None] = lambda sentence: None,
+    **options: Any,
+) -> Result:
+    """Train `config` on one or several seeds.
+
+    With a `run_dir` everything is kept there and `resume` goes on bit for bit; without one nothing is written.
+    `watch` is told the progress about twice a second, `say` gets sentences meant for a person. Further options
+    are the fields of `Options`.
+    """
+    use_all_cores()
+    choices = Options(seed=seed, num_seeds=num_seeds, **options)
+    check_extras(choices)
+    states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written
+    directory = None if run_dir is None else open_directory(Path(run_dir), config, choices, resume)
+    with Recorder(directory, config, choices) as recorder, stop_signals() as stopped:
+        iteration, states = recorder.restore(states, say) if resume else (0, states)
+        program = compile_program(config, states, hypers, choices.line_iterations(config.num_iterations))
+        start, clock = iteration, time.perf_counter()
+        for states, iteration in chunks(config, choices, program, states, hypers, iteration, recorder, watch):
+            if stopped.is_set():
+                break
+        seconds = time.perf_counter() - clock
+        interrupted = iteration < config.num_iterations
+        if interrupted:
+            recorder.checkpoint(iteration, states, score=-np.inf)
+        recorder.flush()
+        metrics = recorder.table()
+    batch = config.geometry.iteration_batch
+    return Result(
+        config=config,
+        options=choices,
+        run_dir=None if directory is None else directory.path,
+        metrics=metrics,
+        states=states,
+        env_steps=iteration * batch,
+        steps_per_second=(iteration - start) * batch * num_seeds / seconds,
+        compile_seconds=program.compile_seconds,
+        interrupted=interrupted,
+    )
+
+
+def chunks(
+    config: Config,
+    options: Options,
+    program: Program,
+    states: TrainState,
+    hypers: Any,
+    iteration: int,
+    recorder: Recorder,
+    watch: Callable[[Progress], None],
+) -> Iterator[tuple[TrainState, int]]:
+    """Advance to the end of the run, handing out state and iteration after every chunk."""
+    total, batch = config.num_iterations, config.geometry.iteration_batch
+    per_line = options.line_iterations(total)
+    per_checkpoint = options.checkpoint_iterations(total)
+    columns = columns_of(program.names)
+    last_good, score = iteration, -np.inf
+    rows = 1
+    begin = time.perf_counter()
+    first = iteration
+    if iteration == 0:
+        recorder.checkpoint(0, states, score)
+    while iteration < total:
+        stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
+        rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
+        clock = time.perf_counter()
+        chunk = program(states, hypers, iteration, rows)
+        recorder.flush()  # of the chunk before, while this one computes
+        table, finite = np.asarray(chunk.table)[:, :rows], np.asarray(chunk.finite)
+        seconds = time.perf_counter() - clock
+        ends = [min(iteration + (r + 1) * per_line, total) for r in range(rows)]
+        lines = rows_of(program.names, table, ends, config.geometry, options.seeds)
+        if not (np.all(finite) and np.all(np.isfinite(table))):
+            raise diverged(config, options, program.names, table, ends, last_good, recorder)
+        recorder.add(columns, lines)
+        states, iteration = chunk.states, ends[-1]
+        spent = time.perf_counter() - begin
+        speed = (iteration - first) * batch * options.num_seeds / spent
+        left = spent * (total - iteration) / (iteration - first)
+        progress = Progress(iteration * batch, total * batch, speed, left, columns, lines)
+        score = score if np.isnan(progress.episodic_return) else progress.episodic_return
+        if iteration == stop:
+            recorder.checkpoint(iteration, states, score)
+            last_good = iteration
+        recorder.time(iteration * batch, spent, speed)
+        watch(progress)
+        yield states, iteration
+        rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
+
+
+def open_directory(path: Path, config: Config, options: Options, resume: bool) -> RunDirectory:
+    """The run's directory: a new one, or with `resume` the one it was begun in, if the settings agree."""
+    identity = {
+        "seed": options.seed,
+        "num_seeds": options.num_seeds,
+        "log_interval": options.line_iterations(config.num_iterations),
+    }
+    if not resume:
+        return RunDirectory.create(path, config, identity)
+    directory = RunDirectory.open(path)
+    was, now = directory.config.to_dict() | directory.about, config.to_dict() | identity
+    differ = [f"{name} ({was.get(name)} there, {now[name]} now)" for name in now if was.get(name) != now[name]]
+    if differ:
+        raise UsageError(
+            f"run_dir={str(path)!r} was begun with other settings: {', '.join(differ)}; "
+            "resume with the same ones, or start a new run."
+        )
+    return directory
+
+
+def diverged(
+    config: Config,
+    options: Options,
+    names: tuple[str, ...],
+    table: np.ndarray,
+    ends: list[int],
+    last_good: int,
+    recorder: Recorder,
+) -> RunError:
+    """What to tell when a number stopped being finite, the rows before it being kept."""
+    bad = ~np.isfinite(table)
+    row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(ends) - 1
+    recorder.add(columns_of(names), rows_of(names, table, ends[:row], config.geometry, options.seeds))
+    seeds = [options.seeds[s] for s in range(len(table)) if bad[s, row].any()] or ["?"]
+    metrics = [names[k] for k in range(len(names)) if bad[:, row, k].any()] or ["a network parameter"]
+    steps = ends[row] * config.geometry.iteration_batch
+    where = f"; the checkpoint at iteration {last_good} is kept in {recorder.directory.path}" if recorder.directory else ""
+    return RunError(
+        f"training diverged before environment step {steps} (seed {', '.join(map(str, seeds))}: {metrics[0]} is not "
+        f"finite){where}. Lower learning_rate ({config.hypers.learning_rate:g}) or max_grad_norm "
+        f"({config.hypers.max_grad_norm:g}) and start again."
+    )
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
