@@ -3,12 +3,12 @@
 Every aggregation is a mean over samples of weight x loss, and the weights are all that differs. With
 N trajectories of T_i steps and S = sum T_i samples (names of LLM trainers in brackets):
 
-| aggregation     | loss                               | weight of a sample |
-|-----------------|------------------------------------|--------------------|
-| timestep        | (1/S) sum_i sum_t  (token-mean)    | 1                  |
-| trajectory      | (1/N) sum_i sum_t  (seq-mean-token-sum)  | S/N          |
-| trajectory-mean | (1/N) sum_i (1/T_i) sum_t  (seq-mean-token-mean) | S/(N T_i) |
-| constant        | (1/N) sum_i (1/H) sum_t  (seq-mean-token-sum-norm) | S/(N H) |
+| aggregation     | loss                                               | weight of a sample |
+|-----------------|----------------------------------------------------|--------------------|
+| timestep        | (1/S) sum_i sum_t          (token-mean)            | 1                  |
+| trajectory      | (1/N) sum_i sum_t          (seq-mean-token-sum)    | S/N                |
+| trajectory-mean | (1/N) sum_i (1/T_i) sum_t  (seq-mean-token-mean)   | S/(N T_i)          |
+| constant        | (1/N) sum_i (1/H) sum_t    (seq-mean-token-sum-norm) | S/(N H)          |
 
 `timestep` is what SB3, CleanRL and Spinning Up compute; `trajectory` is the textbook estimator. They differ
 by the factor N/S: a constant when N and T are fixed, a random one for whole episodes of varying length.
@@ -18,24 +18,30 @@ A minibatch is a random part of the samples, so the mean over it estimates the m
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from isobatch.config import Aggregation
 
 
-def sample_weights(lengths: Float[Array, "*B"], num_trajectories: Float[Array, ""] | float, kind: Aggregation,
-                   horizon: Float[Array, ""] | float) -> Float[Array, "*B"]:
-    """Weight of each sample; `lengths` holds T_i of the trajectory that the sample belongs to."""
-    samples = lengths.size
+def sample_weights(
+    kind: Aggregation, lengths: Float[Array, "*B"], used: Bool[Array, "*B"], horizon: Float[Array, ""] | float
+) -> Float[Array, "*B"]:
+    """Weights whose mean with the losses is the aggregation over the samples in use; 0 for the others.
+
+    `lengths` holds T_i of the trajectory that a sample belongs to.
+    """
+    present = used.astype(lengths.dtype)
+    trajectories = jnp.sum(present / lengths)  # each one adds T_i times 1/T_i
     match kind:
         case "timestep":
-            return jnp.ones_like(lengths)
+            per_sample = present / jnp.sum(present)
         case "trajectory":
-            return jnp.full_like(lengths, samples / num_trajectories)
+            per_sample = present / trajectories
         case "trajectory-mean":
-            return samples / (num_trajectories * lengths)
+            per_sample = present / (trajectories * lengths)
         case "constant":
-            return jnp.full_like(lengths, samples / (num_trajectories * horizon))
+            per_sample = present / (trajectories * horizon)
+    return per_sample * lengths.size
 
 
 def aggregate(losses: Float[Array, "*B"], weights: Float[Array, "*B"]) -> Float[Array, ""]:

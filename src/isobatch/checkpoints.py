@@ -127,4 +127,5 @@ def _to_host(leaf: Any) -> np.ndarray:
 
 def _from_host(like: Any, leaf: np.ndarray) -> Any:
     is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(leaf) if is_key else jax.numpy.asarray(leaf)
+    array = jax.numpy.asarray(leaf)
+    return jax.random.wrap_key_data(array) if is_key else array

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +18,8 @@ from functools import cache
 from typing import Any, Literal
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.geometry import Geometry
+from isobatch.geometry import Geometry, divisors
+from isobatch.parsing import parse_value
 
 INF = float("inf")
 
@@ -54,6 +54,10 @@ class Hypers:
     """Range of the clipped value loss, used when clip_value_loss is on."""
     importance_cap: float = 100.0
     """Largest importance ratio to the behavior policy; inf switches the cap off."""
+    aux_learning_rate: float = 5e-4
+    """PPG: Adam step size of the auxiliary phase."""
+    beta_clone: float = 1.0
+    """PPG: weight of KL[policy before the auxiliary phase, current] in that phase."""
     beta_prox: float = 8 / 9
     """Decay rate of the EWMA proximal policy, per gradient step; its centre of mass is 1/(1-beta) - 1 = 8."""
     loglinear_alpha: float = 0.5
@@ -116,6 +120,8 @@ _RANGES: dict[str, tuple] = {
     "vf_coef": _NON_NEGATIVE,
     "value_clip_eps": _POSITIVE_OR_INF,
     "importance_cap": _range(1, INF),
+    "aux_learning_rate": _POSITIVE,
+    "beta_clone": _NON_NEGATIVE,
     "beta_prox": _DECAY,
     "loglinear_alpha": _UNIT,
     "adv_norm_decay": _DECAY,
@@ -126,7 +132,7 @@ _RANGES: dict[str, tuple] = {
     "reward_clip": _POSITIVE_OR_INF,
 }
 
-_MAY_BE_ZERO = ("policy_iterations_per_phase",)
+_MAY_BE_ZERO = ("value_epochs", "policy_iterations_per_phase", "staleness")
 
 Objective = Literal["policy-gradient", "clip", "kl"]
 KlForm = Literal["analytic", "squared"]
@@ -159,11 +165,27 @@ class Config:
     num_minibatches: int = 4
     """Minibatches per epoch; each is one optimization batch of N x T / this samples."""
     update_epochs: int = 4
-    """E, passes over the iteration batch."""
-    policy_iterations_per_phase: int = 0
-    """N_pi, policy iterations per phase (PPG); 0 means no auxiliary phase."""
+    """E, passes over the iteration batch (PPG: E_pi, of the policy)."""
+    value_epochs: int = 0
+    """E_V, separate passes of the value loss with an optimiser of its own; 0 trains value and policy jointly."""
     minibatch_scheme: MinibatchScheme = "shuffle"
     """shuffle: one permutation of all samples per epoch; envs: whole environment rows."""
+
+    policy_iterations_per_phase: int = 0
+    """N_pi, iterations between two auxiliary phases (PPG); 0 means no auxiliary phase."""
+    aux_epochs: int = 6
+    """E_aux, passes of an auxiliary phase over its N_pi iterations."""
+    aux_minibatches: int = 16
+    """Minibatches per auxiliary epoch and policy iteration of the phase: N_pi x this in all."""
+
+    complete_episodes: bool = False
+    """Start every iteration with a reset and use whole episodes only (needs num_steps of at least the time limit)."""
+    bootstrap: bool = True
+    """Let the value of the last state stand for the rewards after a rollout or a time limit; off: they count as 0."""
+    baseline: bool = True
+    """Subtract a learned value function from returns; off: none is trained or used."""
+    staleness: int = 0
+    """Iterations by which each rollout is held back before it is used."""
 
     objective: Objective = "clip"
     """Policy objective."""
@@ -218,14 +240,62 @@ class Config:
                 f"total_timesteps={self.total_timesteps} is below one iteration of {self.geometry.iteration_batch} "
                 f"steps (num_envs {self.num_envs} x num_steps {self.num_steps}); raise it or lower the others."
             )
-        if self.clip_value_loss and self.arrangement != "dual" and self.hypers.value_clip_eps == INF:
-            raise UsageError("clip_value_loss needs a finite value_clip_eps; set one or switch clipping off.")
+        self._check_choices()
+        if self.policy_iterations_per_phase:
+            self._check_phases()
+
+    def _check_choices(self) -> None:
+        """Combinations that have no meaning."""
+        if self.proximal_policy == "loglinear" and self.objective == "kl" and self.kl_form == "analytic":
+            raise UsageError(
+                "proximal_policy='loglinear' has no analytic KL, it is known only at the sampled actions: "
+                "use kl_form=squared or the objective clip."
+            )
+        if self.objective == "policy-gradient" and self.geometry.gradient_steps > 1:
+            raise UsageError(
+                f"objective='policy-gradient' has no ratio to correct for the {self.geometry.gradient_steps} gradient "
+                "steps it would take on each rollout: use num_minibatches=1 and update_epochs=1, or the objective clip."
+            )
+        if self.objective == "policy-gradient" and self.staleness:
+            raise UsageError(
+                f"staleness={self.staleness} needs an objective with an importance ratio, "
+                f"and {self.objective!r} ({self.algo}) has none: use clip or kl, or staleness 0."
+            )
+        if not self.baseline and (self.bootstrap or self.hypers.gae_lambda != 1):
+            raise UsageError(
+                "baseline=False needs returns without a value function: use bootstrap=False and gae_lambda=1."
+            )
+        if not self.baseline and self.policy_iterations_per_phase:
+            raise UsageError(
+                "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
+            )
+
+    def _check_phases(self) -> None:
+        phase, total = self.policy_iterations_per_phase, self.num_iterations
+        if total % phase:
+            batch = self.geometry.phase_batch
+            nearest = max(1, round(self.total_timesteps / batch)) * batch
+            raise UsageError(
+                f"policy_iterations_per_phase={phase} does not divide the run of {total} iterations into whole phases: "
+                f"use total_timesteps={nearest} (phases of {batch} steps)."
+            )
+        fitting = divisors(self.geometry.iteration_batch)
+        if self.minibatch_scheme == "shuffle" and self.aux_minibatches not in fitting:
+            near = sorted(fitting, key=lambda n: abs(n - self.aux_minibatches))[:4]
+            raise UsageError(
+                f"aux_minibatches={self.aux_minibatches} does not evenly divide the iteration batch of "
+                f"{self.geometry.iteration_batch} samples: use {' or '.join(map(str, sorted(near)))}."
+            )
 
     @property
     def geometry(self) -> Geometry:
         """The batches of this run under their names."""
         return Geometry(
-            self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs, self.policy_iterations_per_phase
+            self.num_envs,
+            self.num_steps,
+            self.num_minibatches,
+            self.update_epochs,
+            self.policy_iterations_per_phase,
         )
 
     @property
@@ -275,54 +345,3 @@ def parse_field(name: str, value: Any) -> Any:
     if name not in field_kinds():
         raise UsageError(f"unknown setting {name!r}{near_matches(name, field_kinds())}")
     return parse_value(name, value, field_kinds()[name])
-
-
-def parse_value(name: str, value: Any, kind: Any) -> Any:
-    """`value` as `kind`: int, float, bool, str, Literal, tuple[int, ...] or one of these or None."""
-    try:
-        return _convert(value, kind)
-    except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name}={value!r} is not valid: use {describe_kind(kind)}.") from None
-
-
-def _convert(value: Any, kind: Any) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        if value is None or value in ("none", "null"):
-            return None
-        return _convert(value, next(k for k in typing.get_args(kind) if k is not type(None)))
-    if origin is Literal:
-        if value not in typing.get_args(kind):
-            raise ValueError
-        return value
-    if origin is tuple:
-        parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
-        return tuple(_convert(p.strip() if isinstance(p, str) else p, typing.get_args(kind)[0]) for p in parts)
-    if kind is bool:
-        if isinstance(value, str):
-            return {"true": True, "yes": True, "false": False, "no": False}[value.lower()] if value else True
-        if not isinstance(value, bool):
-            raise TypeError
-        return value
-    if isinstance(value, bool):
-        raise TypeError
-    if kind is int:  # "1e6" is how people write a million, and YAML hands it over as a string
-        number = float(value)
-        if number != int(number):
-            raise ValueError
-        return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
-    if kind is str and not isinstance(value, str):
-        raise TypeError
-    return kind(value)
-
-
-def describe_kind(kind: Any) -> str:
-    """What to type for a field of this type, in words."""
-    origin = typing.get_origin(kind)
-    if origin in (types.UnionType, typing.Union):
-        return describe_kind(next(k for k in typing.get_args(kind) if k is not type(None))) + " or none"
-    if origin is Literal:
-        return "one of " + ", ".join(typing.get_args(kind))
-    if origin is tuple:
-        return "a list of whole numbers, for example 64,64"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]

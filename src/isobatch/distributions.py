@@ -6,6 +6,7 @@ A distribution is a pytree of its parameters, so a rollout can store it and a sc
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -37,8 +38,8 @@ class Categorical(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
-    def kl(self, other: Categorical) -> Float[Array, "*B"]:
-        """KL[self, other] = sum_a p (log p - log q)."""
+    def kl(self, other: Any) -> Float[Array, "*B"]:
+        """KL[p, q] of this and another one of the same class: sum_a p (log p - log q)."""
         return jnp.sum(jnp.exp(self.log_probs) * (self.log_probs - other.log_probs), axis=-1)
 
 
@@ -61,7 +62,7 @@ class DiagonalGaussian(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return jnp.sum(self.log_std + 0.5 * (LOG_2PI + 1), axis=-1)
 
-    def kl(self, other: DiagonalGaussian) -> Float[Array, "*B"]:
+    def kl(self, other: Any) -> Float[Array, "*B"]:
         """KL[p, q] = log s_q/s_p + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2, summed over dimensions."""
         variance_ratio = jnp.exp(2 * (self.log_std - other.log_std))
         shift = ((self.mean - other.mean) * jnp.exp(-other.log_std)) ** 2

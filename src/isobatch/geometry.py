@@ -1,7 +1,8 @@
 """The batches of policy optimisation, under the names of Hilton, Cobbe & Schulman (2021), section 3.3.
 
 *iteration batch*: environment steps per alternation between sampling and optimisation, N x T;
-*optimization batch*: samples per gradient step. Nothing here is called just "batch size".
+*optimization batch*: samples per gradient step; *phase batch*: environment steps per alternation between the
+policy phase and the auxiliary phase of PPG. Nothing here is called just "batch size".
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Geometry:
     num_steps: int
     num_minibatches: int
     update_epochs: int
-    policy_iterations_per_phase: int = 0
+    policy_iterations_per_phase: int = 0  # N_pi of PPG; 0 without an auxiliary phase
 
     @property
     def iteration_batch(self) -> int:
@@ -31,7 +32,7 @@ class Geometry:
 
     @property
     def phase_batch(self) -> int:
-        """PPG: environment steps per alternation between policy and auxiliary phase; 0 without one (section 4)."""
+        """Environment steps per alternation between policy and auxiliary phases; 0 without them."""
         return self.iteration_batch * self.policy_iterations_per_phase
 
     @property

@@ -30,7 +30,9 @@ def importance_weighted(log_prob: PerSample, log_behav: PerSample, advantage: Pe
 def clipped(
     log_prob: PerSample, log_prox: PerSample, log_behav: PerSample, advantage: PerSample, clip_eps: Scalar
 ) -> PerSample:
-    """Decoupled clipped objective (section 2): -(pi_prox/pi_behav) min(r A, clip(r, 1-eps, 1+eps) A), r = pi_theta/pi_prox.
+    """Decoupled clipped objective (section 2), with r = pi_theta / pi_prox:
+
+        -(pi_prox / pi_behav) min(r A, clip(r, 1-eps, 1+eps) A).
 
     With pi_prox = pi_behav this is PPO; with eps = inf the proximal policy drops out.
     """
@@ -48,6 +50,14 @@ def clip_bounds(clip_eps: Scalar) -> tuple[Scalar, Scalar]:
 def squared_log_ratio(log_prob: PerSample, log_prox: PerSample) -> PerSample:
     """1/2 (log pi_theta - log pi_prox)^2 on the sampled action: the reference code's KL penalty."""
     return 0.5 * (log_prob - log_prox) ** 2
+
+
+def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: Scalar) -> PerSample:
+    """log pi_prox = log pi_behav + alpha (log pi_theta - log pi_behav), detached.
+
+    A proximal policy between the behavior and the current one that needs no network of its own.
+    """
+    return log_behav + alpha * stop_gradient(log_prob - log_behav)
 
 
 def capped_behavior(log_prob: PerSample, log_behav: PerSample, cap: Scalar) -> PerSample:

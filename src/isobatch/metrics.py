@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from isobatch.errors import UsageError
-from isobatch.geometry import Geometry
 
 METRICS = "metrics.csv"
 INDEX = ("iteration", "env_steps", "seed")
@@ -29,23 +28,21 @@ def columns_of(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def rows_of(
-    names: tuple[str, ...], table: np.ndarray, iterations: list[int], geometry: Geometry, seeds: list[int]
+    names: tuple[str, ...], table: np.ndarray, present: np.ndarray, ends: list[int], batch: int, seeds: list[int]
 ) -> list[tuple]:
-    """Lines of `metrics.csv` from a table [seeds, rows, metrics] whose rows end at these iterations."""
+    """Lines of `metrics.csv` from a table [seeds, rows, metrics] whose rows end at these iterations.
+
+    `present` [rows, metrics] says which metrics a row has; `batch` is the environment steps per iteration.
+    """
     place = {name: i for i, name in enumerate(names)}
     others = [place[n] for n in names if not n.startswith("episodes/")]
+    table = np.where(present, table, np.float32(np.nan))
     rows = []
-    for r, iteration in enumerate(iterations):
+    for r, iteration in enumerate(ends):
         for s, seed in enumerate(seeds):
-            values = table[s, r]
-            count = values[place["episodes/count"]]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                mean_return = values[place["episodes/return_sum"]] / count
-                mean_length = values[place["episodes/length_sum"]] / count
-            if count == 0:
-                mean_return = mean_length = np.float32(np.nan)
-            index = (iteration, iteration * geometry.iteration_batch, seed)
-            rows.append((*index, mean_return, mean_length, int(count), *values[others]))
+            count, *sums = (table[s, r, place[f"episodes/{n}"]] for n in ("count", "return_sum", "length_sum"))
+            means = [total / count if count else np.float32(np.nan) for total in sums]
+            rows.append((iteration, iteration * batch, seed, *means, int(count), *table[s, r, others]))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""How an iteration batch [T, N] is cut into minibatches. Every epoch uses every sample exactly once."""
+"""How [rows, steps] of samples are cut into minibatches. Every epoch uses every sample exactly once."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from isobatch.config import MinibatchScheme
-from isobatch.geometry import Geometry
 
 
-def minibatch_indices(key: Key[Array, ""], geometry: Geometry, scheme: MinibatchScheme) -> Int[Array, "M B"]:
-    """One epoch: for each minibatch, where its samples stand in the [T, N] batch read row by row."""
-    shape = (geometry.num_minibatches, geometry.optimization_batch)
+def minibatch_indices(
+    key: Key[Array, ""], rows: int, steps: int, count: int, scheme: MinibatchScheme
+) -> Int[Array, "M B"]:
+    """One epoch: for each of `count` minibatches, which samples it holds.
+
+    A sample is numbered as in an array [steps, rows] read line by line: step x rows + row.
+    """
     if scheme == "shuffle":
-        return permutation(key, geometry.iteration_batch).reshape(shape)
-    # Whole environment rows, as in the reference code; with fewer rows than minibatches each row is cut
-    # into chunks of its time, in order.
-    samples = jnp.arange(geometry.iteration_batch).reshape(geometry.num_steps, geometry.num_envs)
-    return samples.T[permutation(key, geometry.num_envs)].reshape(shape)
+        return permutation(key, rows * steps).reshape(count, -1)
+    # Whole rows, as in the reference code; with fewer rows than minibatches each row is cut into chunks of
+    # its time, in order.
+    samples = jnp.arange(rows * steps).reshape(steps, rows)
+    return samples.T[permutation(key, rows)].reshape(count, -1)
 
 
 def permutation(key: Key[Array, ""], n: int) -> Int[Array, "n"]:

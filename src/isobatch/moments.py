@@ -26,17 +26,19 @@ class Moments(eqx.Module):
     def empty(cls, shape: tuple[int, ...] = ()) -> Moments:
         return cls(jnp.zeros(shape), jnp.ones(shape), jnp.zeros(()))
 
-    def update(self, sample: Float[Array, "..."], decay: Scalar = 1.0) -> Moments:
-        """With one more batch, whose leading axes are samples."""
+    def update(
+        self, sample: Float[Array, "..."], decay: Scalar = 1.0, used: Bool[Array, "..."] | None = None
+    ) -> Moments:
+        """With one more batch, whose leading axes are samples; `used` says which of them count."""
         axes = tuple(range(sample.ndim - self.mean.ndim))
-        count = sample.size / max(self.mean.size, 1)
+        count = sample.size / self.mean.size if used is None else jnp.sum(used)
         old = decay * self.weight
         total = old + count
-        shift = jnp.mean(sample, axes) - self.mean
+        mean, variance = jnp.mean(sample, axes, where=used), jnp.var(sample, axes, where=used)
+        shift = mean - self.mean
         return Moments(
             mean=self.mean + shift * (count / total),
-            variance=(old * self.variance + count * jnp.var(sample, axes)) / total
-            + shift**2 * (old / total) * (count / total),
+            variance=(old * self.variance + count * variance) / total + shift**2 * (old / total) * (count / total),
             weight=total,
         )
 

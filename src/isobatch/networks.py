@@ -6,6 +6,7 @@ needs a QR decomposition, and batched QR inside jit can deadlock on a CPU.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -92,17 +93,26 @@ class Policy(eqx.Module):
 class ActorCritic(eqx.Module):
     """Policy and value function.
 
-    dual: two networks; shared: one torso; detached: one torso that the value loss does not train.
+    dual: two networks; shared: one torso; detached: one torso that the value loss of the policy phase does not train.
     """
 
     policy: Policy
     value_torso: Torso | None
     value_head: Dense
+    aux_head: Dense | None  # PPG: a second value function, on the policy's torso
     arrangement: Arrangement = eqx.field(static=True)
 
     def value(self, obs: Array) -> Float[Array, "*B"]:
         torso = self.policy.torso if self.value_torso is None else self.value_torso
         return self.value_head(torso(obs))[..., 0]
+
+    def for_auxiliary_phase(self, obs: Array) -> tuple[Distribution, Float[Array, "*B"], Float[Array, "*B"]]:
+        """Distribution, value and auxiliary value. Here values train the torso they stand on, also a detached one."""
+        assert self.aux_head is not None
+        features = self.policy.torso(obs)
+        value_features = features if self.value_torso is None else self.value_torso(obs)
+        value, aux_value = self.value_head(value_features), self.aux_head(features)
+        return self.policy.from_features(features), value[..., 0], aux_value[..., 0]
 
     def __call__(self, obs: Array) -> tuple[Distribution, Float[Array, "*B"]]:
         """Distribution and value, the torso evaluated once where it is shared."""
@@ -126,7 +136,8 @@ def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Spac
             head, log_std = _dense(rng, features, size, POLICY_GAIN), jnp.zeros(size)
     value_torso = _torso(rng, config, obs_shape) if config.arrangement == "dual" else None
     value_head = _dense(rng, features, 1, VALUE_GAIN)
-    return ActorCritic(Policy(torso, head, log_std), value_torso, value_head, config.arrangement)
+    aux_head = _dense(rng, features, 1, VALUE_GAIN) if config.policy_iterations_per_phase else None
+    return ActorCritic(Policy(torso, head, log_std), value_torso, value_head, aux_head, config.arrangement)
 
 
 def parameter_count(tree: Any) -> int:
@@ -144,7 +155,7 @@ def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...])
             height, broad, channels = height - KERNEL + 1, broad - KERNEL + 1, out
         width = height * broad * channels
     sizes = (width, *config.hidden_sizes)
-    denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in zip(sizes, sizes[1:], strict=False)]
+    denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in itertools.pairwise(sizes)]
     return Torso(tuple(convs), tuple(denses), config.activation, len(obs_shape))
 
 

@@ -16,7 +16,9 @@ POINTS = 200  # places along the x-axis at which curves are compared
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def learning_curves(runs: Mapping[str, Table], path: Path, title: str, metric: str = RETURN, window: float = 0.02) -> None:
+def learning_curves(
+    runs: Mapping[str, Table], path: Path, title: str, metric: str = RETURN, window: float = 0.02
+) -> None:
     """One line per run, the mean over its seeds, in a band of one standard deviation.
 
     Each seed's curve is a running mean over `window` of the run, so that runs with few and with many

@@ -17,10 +17,47 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "ppo": dict(objective="clip", proximal_policy="behavior"),
     # Hilton 2021, section 4: the clip range is centred on an EWMA of the policy's weights.
     "ppo-ewma": dict(objective="clip", proximal_policy="ewma"),
+    # Cobbe 2020 with the KL penalty of Hilton 2021's invariance runs; one policy epoch.
+    "ppg": dict(
+        objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
+    ),
+    "ppg-ewma": dict(
+        objective="kl",
+        kl_coef=1.0,
+        update_epochs=1,
+        num_minibatches=8,
+        policy_iterations_per_phase=8,
+        aux_epochs=6,
+        proximal_policy="ewma",
+    ),
+    # Mnih 2016 as in SB3: five steps, one gradient step on all of them, RMSProp.
+    "a2c": dict(
+        objective="policy-gradient",
+        num_steps=5,
+        num_minibatches=1,
+        update_epochs=1,
+        optimizer="rmsprop",
+        beta2=0.99,
+        learning_rate=7e-4,
+        gae_lambda=1.0,
+        ent_coef=0.0,
+        advantage_norm="none",
+    ),
+    # Williams 1992: whole episodes, reward-to-go, a learned baseline.
+    "reinforce": dict(
+        objective="policy-gradient",
+        complete_episodes=True,
+        bootstrap=False,
+        num_minibatches=1,
+        update_epochs=1,
+        gae_lambda=1.0,
+        ent_coef=0.0,
+        aggregation="timestep",
+    ),
 }
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
-    "CartPole-v1": dict(total_timesteps=500_000),
+    "CartPole-v1": dict(total_timesteps=500_000, learning_rate=2.5e-3, lr_schedule="linear"),
 }
 
 FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {}

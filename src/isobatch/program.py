@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float
 
-from isobatch.algorithms.policy_phase import iterate
+from isobatch.algorithms.iteration import count_turns, iterate
 from isobatch.config import Config, Hypers
 from isobatch.envs import make_env
 from isobatch.envs.interface import Environment
@@ -49,6 +49,16 @@ class Program:
         """Advance from `iteration` by `rows` rows. The states passed in are used up."""
         return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows)))
 
+    def present(self, config: Config, begin: int, end: int) -> list[bool]:
+        """Which metrics the iterations begin .. end-1 have: policy updates and auxiliary phases have their turns."""
+        counts = [1, *(int(n) for n in count_turns(config, begin, end))]
+        return [counts[kind_of(name)] > 0 for name in self.names]
+
+
+def kind_of(name: str) -> int:
+    """What a metric tells of: 0 the rollout, 1 policy updates, 2 auxiliary phases."""
+    return 0 if name in EPISODES else 2 if name.startswith("aux/") else 1
+
 
 def use_all_cores() -> None:
     """One XLA CPU device per core, if no backend runs yet: seeds sharded over them train twice as fast."""
@@ -75,7 +85,7 @@ def compile_program(config: Config, states: TrainState, hypers: Hypers, log_inte
     start = time.perf_counter()
     env, structure = make_env(config.env), config.static
     one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
-    _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one)
+    _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one, jnp.int32(0))
     names = (*sorted(metrics), *EPISODES)
     num_seeds = states.iteration.shape[0]
     devices = jax.devices()[:num_seeds]
@@ -118,13 +128,13 @@ def advance_rows(
 ) -> tuple[TrainState, Array, Array]:
     """One seed: `rows` rows, each the mean of the metrics over its iterations (sums over episodes)."""
 
-    def one_iteration(_: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
+    def one_iteration(index: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, sums = carry
-        state, metrics, episodes = iterate(config, env, state, hypers)
+        state, metrics, episodes = iterate(config, env, state, hypers, index)
         values = [*(metrics[name] for name in names[: -len(EPISODES)]), *jax.tree.leaves(episodes)]
         return state, sums + jnp.stack([jnp.asarray(v, jnp.float32) for v in values])
 
-    is_sum = jnp.array([name in EPISODES for name in names])
+    kinds = [kind_of(name) for name in names]
 
     def one_row(row: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, table = carry
@@ -132,7 +142,9 @@ def advance_rows(
         begin = iteration + row * log_interval
         end = jnp.minimum(begin + log_interval, config.num_iterations)
         state, sums = jax.lax.fori_loop(begin, end, one_iteration, (state, jnp.zeros(len(names))))
-        return state, table.at[row].set(jnp.where(is_sum, sums, sums / (end - begin)))
+        # Means over the iterations that had a policy update, or an auxiliary phase; sums over episodes.
+        counts = jnp.stack([jnp.ones_like(end), *count_turns(config, begin, end)])
+        return state, table.at[row].set(sums / jnp.maximum(counts, 1)[jnp.array(kinds)])
 
     table = jnp.zeros((MAX_ROWS, len(names)))
     state, table = jax.lax.fori_loop(0, rows, one_row, (state, table))

@@ -51,6 +51,7 @@ class Segment(eqx.Module):
     truncated: Bool[Array, "T N"]
     value: Float[Array, "T N"]
     next_value: Float[Array, "T N"]
+    time_limit: int = eqx.field(static=True)  # of the environment's episodes
 
 
 def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
@@ -113,8 +114,23 @@ def collect(
         truncated=after.truncated,
         value=values[:-1],
         next_value=next_value,
+        time_limit=env.max_steps,
     )
     return last, segment, Episodes(*(jnp.sum(e, dtype=jnp.float32) for e in ended)), raw_obs
+
+
+def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
+    """For each step of rows that began with a reset: the length of its episode, and whether to use it.
+
+    Used are the episodes that began early enough to end within the row at any length, so that the choice does
+    not depend on the length: taking every episode that happened to end would prefer short ones.
+    """
+    steps = done.shape[0]
+    time = jnp.arange(steps)[:, None]
+    begins = jnp.concatenate([jnp.ones_like(done[:1]), done[:-1]])
+    first = jax.lax.cummax(jnp.where(begins, time, 0))
+    last = jax.lax.cummin(jnp.where(done, time, steps - 1), reverse=True)
+    return (last - first + 1).astype(jnp.result_type(float)), first + time_limit <= steps
 
 
 def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Callable[[Array], Array]:

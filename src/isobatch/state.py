@@ -16,7 +16,8 @@ from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, make_networks
 from isobatch.optimizers import make_optimizer
 from isobatch.proximal import Ewma
-from isobatch.rollout import EnvCarry, start_envs
+from isobatch.rollout import EnvCarry, Segment, start_envs
+from isobatch.staleness import empty_queue
 
 jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
 
@@ -26,7 +27,16 @@ class Learner(eqx.Module):
 
     networks: ActorCritic
     optimizer: Any
+    value_optimizer: Any  # None unless the value function has epochs of its own
+    aux_optimizer: Any  # None unless there is an auxiliary phase
     proximal: Ewma | None  # averaged policy weights, for the proximal policy `ewma`
+
+
+class Phase(eqx.Module):
+    """What the auxiliary phase needs of the iterations since the last one."""
+
+    obs: Array  # [N_pi, T, N, ...]
+    target: Float[Array, "P T N"]
 
 
 class TrainState(eqx.Module):
@@ -34,12 +44,13 @@ class TrainState(eqx.Module):
 
     # changes with every gradient step
     learner: Learner
-    gradient_steps: Int[Array, ""]
     # changes with every iteration
     envs: EnvCarry
     obs_moments: Moments | None
     reward_scale: RewardScale | None
     advantage_moments: Moments
+    queue: Segment | None  # [staleness, T, N]: rollouts that wait for their use
+    phase: Phase | None
     key: Key[Array, ""]
     iteration: Int[Array, ""]
 
@@ -48,14 +59,27 @@ def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
     """The state before the first iteration; not to be compiled (see `networks`)."""
     networks = make_networks(config, env.obs_shape, env.action_space, seed)
     key, env_key = jax.random.split(jax.random.key(seed))
-    proximal = Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None
+    optimizer = make_optimizer(config, config.hypers).init(networks)
+    learner = Learner(
+        networks=networks,
+        optimizer=optimizer,
+        value_optimizer=optimizer if config.value_epochs else None,
+        aux_optimizer=optimizer if config.policy_iterations_per_phase else None,
+        proximal=Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None,
+    )
+    envs = start_envs(env, config.num_envs, config.staggered_resets, env_key)
+    batch = (config.num_steps, config.num_envs)
+    phase_shape = (config.policy_iterations_per_phase, *batch)
     return TrainState(
-        learner=Learner(networks, make_optimizer(config, config.hypers).init(networks), proximal),
-        gradient_steps=jnp.zeros((), jnp.int32),
-        envs=start_envs(env, config.num_envs, config.staggered_resets, env_key),
+        learner=learner,
+        envs=envs,
         obs_moments=Moments.empty(env.obs_shape) if config.normalize_observations else None,
         reward_scale=RewardScale.empty(config.num_envs) if config.normalize_rewards else None,
         advantage_moments=Moments.empty(),
+        queue=empty_queue(config, env, networks, envs) if config.staleness else None,
+        phase=Phase(jnp.zeros((*phase_shape, *env.obs_shape), envs.obs.dtype), jnp.zeros(phase_shape))
+        if config.policy_iterations_per_phase
+        else None,
         key=key,
         iteration=jnp.zeros((), jnp.int32),
     )

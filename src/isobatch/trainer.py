@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.config import Config
+from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
 from isobatch.options import Options
@@ -102,9 +102,8 @@ def train(
         iteration, states = recorder.restore(states, say) if resume else (0, states)
         program = compile_program(config, states, hypers, choices.line_iterations(config.num_iterations))
         start, clock = iteration, time.perf_counter()
-        for states, iteration in chunks(config, choices, program, states, hypers, iteration, recorder, watch):
-            if stopped.is_set():
-                break
+        loop = Loop(config, choices, program, hypers, recorder, watch, stopped)
+        states, iteration = loop.run(states, start)
         seconds = time.perf_counter() - clock
         interrupted = iteration < config.num_iterations
         if interrupted:
@@ -125,53 +124,80 @@ def train(
     )
 
 
-def chunks(
-    config: Config,
-    options: Options,
-    program: Program,
-    states: TrainState,
-    hypers: Any,
-    iteration: int,
-    recorder: Recorder,
-    watch: Callable[[Progress], None],
-) -> Iterator[tuple[TrainState, int]]:
-    """Advance to the end of the run, handing out state and iteration after every chunk."""
-    total, batch = config.num_iterations, config.geometry.iteration_batch
-    per_line = options.line_iterations(total)
-    per_checkpoint = options.checkpoint_iterations(total)
-    columns = columns_of(program.names)
-    last_good, score = iteration, -np.inf
-    rows = 1
-    begin = time.perf_counter()
-    first = iteration
-    if iteration == 0:
-        recorder.checkpoint(0, states, score)
-    while iteration < total:
-        stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
-        rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
-        clock = time.perf_counter()
-        chunk = program(states, hypers, iteration, rows)
-        recorder.flush()  # of the chunk before, while this one computes
-        table, finite = np.asarray(chunk.table)[:, :rows], np.asarray(chunk.finite)
-        seconds = time.perf_counter() - clock
-        ends = [min(iteration + (r + 1) * per_line, total) for r in range(rows)]
-        lines = rows_of(program.names, table, ends, config.geometry, options.seeds)
-        if not (np.all(finite) and np.all(np.isfinite(table))):
-            raise diverged(config, options, program.names, table, ends, last_good, recorder)
-        recorder.add(columns, lines)
-        states, iteration = chunk.states, ends[-1]
-        spent = time.perf_counter() - begin
-        speed = (iteration - first) * batch * options.num_seeds / spent
-        left = spent * (total - iteration) / (iteration - first)
-        progress = Progress(iteration * batch, total * batch, speed, left, columns, lines)
-        score = score if np.isnan(progress.episodic_return) else progress.episodic_return
-        if iteration == stop:
-            recorder.checkpoint(iteration, states, score)
-            last_good = iteration
-        recorder.time(iteration * batch, spent, speed)
-        watch(progress)
-        yield states, iteration
-        rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """What stays the same from chunk to chunk."""
+
+    config: Config
+    options: Options
+    program: Program
+    hypers: Hypers  # of all seeds, stacked
+    recorder: Recorder
+    watch: Callable[[Progress], None]
+    stopped: threading.Event
+
+    def run(self, states: TrainState, first: int) -> tuple[TrainState, int]:
+        """Advance from iteration `first` to the end of the run, or until stopped: the state, and where it is."""
+        total, batch = self.config.num_iterations, self.config.geometry.iteration_batch
+        per_line = self.options.line_iterations(total)
+        per_checkpoint = self.options.checkpoint_iterations(total)
+        iteration, rows, score = first, 1, -np.inf
+        if iteration == 0:
+            self.recorder.checkpoint(0, states, score)
+        begin = time.perf_counter()
+        while iteration < total and not self.stopped.is_set():
+            stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
+            rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
+            clock = time.perf_counter()
+            chunk = self.program(states, self.hypers, iteration, rows)
+            self.recorder.flush()  # of the chunk before, while this one computes
+            table, finite = np.asarray(chunk.table)[:, :rows], np.asarray(chunk.finite)
+            seconds = time.perf_counter() - clock
+            ends = [min(iteration + (r + 1) * per_line, total) for r in range(rows)]
+            if not (np.all(finite) and np.all(np.isfinite(table))):
+                raise self.diverged(table, finite, ends)
+            lines = self.add_lines(table, ends)
+            states, iteration = chunk.states, ends[-1]
+            spent = time.perf_counter() - begin
+            speed = (iteration - first) * batch * self.options.num_seeds / spent
+            left = spent * (total - iteration) / (iteration - first)
+            progress = Progress(iteration * batch, total * batch, speed, left, self.columns, lines)
+            score = score if np.isnan(progress.episodic_return) else progress.episodic_return
+            if iteration == stop:
+                self.recorder.checkpoint(iteration, states, score)
+            self.recorder.time(iteration * batch, spent, speed)
+            self.watch(progress)
+            rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
+        return states, iteration
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return columns_of(self.program.names)
+
+    def add_lines(self, table: np.ndarray, ends: list[int]) -> list[tuple]:
+        names, per_line = self.program.names, self.options.line_iterations(self.config.num_iterations)
+        present = np.array([self.program.present(self.config, (end - 1) // per_line * per_line, end) for end in ends])
+        present = present.reshape(len(ends), len(names))
+        lines = rows_of(names, table, present, ends, self.config.geometry.iteration_batch, self.options.seeds)
+        self.recorder.add(self.columns, lines)
+        return lines
+
+    def diverged(self, table: np.ndarray, finite: np.ndarray, ends: list[int]) -> RunError:
+        """What to tell when a number stopped being finite; the rows before it are kept."""
+        bad = ~np.isfinite(table)  # [seeds, rows, metrics]
+        row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(ends) - 1
+        self.add_lines(table[:, :row], ends[:row])
+        hit = bad[:, row].any(axis=1) if bad.any() else ~finite
+        seeds = ", ".join(str(seed) for seed, is_hit in zip(self.options.seeds, hit, strict=True) if is_hit)
+        names = [name for name, is_bad in zip(self.program.names, bad[:, row].any(axis=0), strict=True) if is_bad]
+        what = names[0] if names else "a network parameter"
+        hypers, directory = self.config.hypers, self.recorder.directory
+        kept = "" if directory is None else f" The last good checkpoint is kept in {directory.path}."
+        step = ends[row] * self.config.geometry.iteration_batch
+        return RunError(
+            f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower "
+            f"learning_rate ({hypers.learning_rate:g}) or max_grad_norm ({hypers.max_grad_norm:g}).{kept}"
+        )
 
 
 def open_directory(path: Path, config: Config, options: Options, resume: bool) -> RunDirectory:
@@ -192,30 +218,6 @@ def open_directory(path: Path, config: Config, options: Options, resume: bool) -
             "resume with the same ones, or start a new run."
         )
     return directory
-
-
-def diverged(
-    config: Config,
-    options: Options,
-    names: tuple[str, ...],
-    table: np.ndarray,
-    ends: list[int],
-    last_good: int,
-    recorder: Recorder,
-) -> RunError:
-    """What to tell when a number stopped being finite, the rows before it being kept."""
-    bad = ~np.isfinite(table)
-    row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(ends) - 1
-    recorder.add(columns_of(names), rows_of(names, table, ends[:row], config.geometry, options.seeds))
-    seeds = [options.seeds[s] for s in range(len(table)) if bad[s, row].any()] or ["?"]
-    metrics = [names[k] for k in range(len(names)) if bad[:, row, k].any()] or ["a network parameter"]
-    steps = ends[row] * config.geometry.iteration_batch
-    where = f"; the checkpoint at iteration {last_good} is kept in {recorder.directory.path}" if recorder.directory else ""
-    return RunError(
-        f"training diverged before environment step {steps} (seed {', '.join(map(str, seeds))}: {metrics[0]} is not "
-        f"finite){where}. Lower learning_rate ({config.hypers.learning_rate:g}) or max_grad_norm "
-        f"({config.hypers.max_grad_norm:g}) and start again."
-    )
 
 
 @contextmanager

@@ -1,31 +1,32 @@
-"""One iteration of every algorithm: collect, estimate advantages, take E x M gradient steps.
+"""What every algorithm does with a rollout: estimate advantages, then take E x M gradient steps.
 
-What distinguishes the algorithms are the values of `Config`'s choices, read here and nowhere else.
+What distinguishes the algorithms are the values of `Config`'s choices, read here and in `iteration`.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from isobatch import losses
 from isobatch.advantages import gae
 from isobatch.aggregation import aggregate, sample_weights
 from isobatch.config import Config, Hypers
 from isobatch.distributions import Distribution
-from isobatch.envs.interface import Environment
 from isobatch.minibatches import minibatch_indices
 from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, Policy
 from isobatch.optimizers import make_optimizer
-from isobatch.proximal import Ewma
-from isobatch.rollout import Episodes, Segment, collect
-from isobatch.state import Learner, TrainState, learning_rate
+from isobatch.rollout import Segment, complete_episodes
+from isobatch.state import Learner
 
 Metrics = dict[str, Float[Array, ""]]
+Part = Literal["joint", "policy", "value"]
 
 
 class Batch(eqx.Module):
@@ -33,190 +34,204 @@ class Batch(eqx.Module):
 
     obs: Array
     action: Array
-    behavior: Distribution
     log_behav: Float[Array, "*B"]
+    log_importance: Float[Array, "*B"]  # of the importance policy: the behavior policy, or the recent one
+    proximal: Distribution  # the behavior or the recent policy, for a proximal policy that is one of them
+    log_prox: Float[Array, "*B"]
     value: Float[Array, "*B"]  # by the behavior's value function
     advantage: Float[Array, "*B"]
     target: Float[Array, "*B"]
-    weight: Float[Array, "*B"]
-
-
-def iterate(config: Config, env: Environment, state: TrainState, hypers: Hypers) -> tuple[TrainState, Metrics, Episodes]:
-    """One alternation between sampling and optimisation."""
-    key, rollout_key, update_key = jax.random.split(state.key, 3)
-    networks = state.learner.networks
-    envs, segment, episodes, raw_obs = collect(
-        env, networks, state.envs, state.obs_moments, hypers.obs_clip, config.num_steps, rollout_key
-    )
-    batch, reward_scale, advantage_moments, metrics = prepare(
-        config, segment, state.reward_scale, state.advantage_moments, hypers
-    )
-    rate = learning_rate(config, hypers, state.iteration)
-    learner, step_metrics = optimize(config, batch, state.learner, hypers, rate, update_key)
-    new_state = TrainState(
-        learner=learner,
-        gradient_steps=state.gradient_steps + config.geometry.gradient_steps,
-        envs=envs,
-        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs),
-        reward_scale=reward_scale,
-        advantage_moments=advantage_moments,
-        key=key,
-        iteration=state.iteration + 1,
-    )
-    return new_state, metrics | step_metrics | {"charts/learning_rate": rate}, episodes
+    used: Bool[Array, "*B"]
+    weight: Float[Array, "*B"]  # of the sample's loss
+    share: Float[Array, "*B"]  # of the sample in a metric; the mean over the iteration is 1
 
 
 def prepare(
     config: Config,
     segment: Segment,
+    recent: Policy,
     reward_scale: RewardScale | None,
     advantage_moments: Moments,
     hypers: Hypers,
 ) -> tuple[Batch, RewardScale | None, Moments, Metrics]:
-    """Advantages, value targets and sample weights of a segment, and what they say about it."""
+    """Advantages, value targets and weights of a segment, and what they say about it."""
     reward, done = segment.reward, segment.terminated | segment.truncated
     if reward_scale is not None:
         reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma)
         reward = reward_scale.apply(reward, hypers.reward_clip)
-    advantage = gae(
-        reward,
-        segment.value,
-        segment.next_value,
-        segment.terminated,
-        segment.truncated,
-        hypers.gamma,
-        hypers.gae_lambda,
-    )
-    target = advantage + segment.value
+    advantage = estimate_advantages(config, segment, reward, hypers)
+    value = segment.value if config.baseline else jnp.zeros_like(segment.value)
+    target = advantage + value
+    lengths, used = jnp.full_like(advantage, config.num_steps), jnp.ones_like(done)
+    if config.complete_episodes:
+        lengths, used = complete_episodes(done, segment.time_limit)
+    share = sample_weights("timestep", lengths, used, hypers.aggregation_horizon)
     decay = hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
-    advantage_moments = advantage_moments.update(advantage, decay)
+    advantage_moments = advantage_moments.update(advantage, decay, used)
+    newest, targets, errors = (Moments.empty().update(x, used=used) for x in (advantage, target, target - value))
     metrics = {
-        "losses/explained_variance": 1 - jnp.var(target - segment.value) / jnp.maximum(jnp.var(target), 1e-12),
-        "advantages/mean": jnp.mean(advantage),
-        "advantages/std": jnp.std(advantage),
+        "losses/explained_variance": 1 - errors.variance / jnp.maximum(targets.variance, 1e-12),
+        "advantages/mean": newest.mean,
+        "advantages/std": jnp.sqrt(newest.variance),
         "advantages/ewma_mean": advantage_moments.mean,
         "advantages/ewma_std": jnp.sqrt(advantage_moments.variance),
     }
     if config.advantage_norm in ("iteration", "ewma"):
         advantage = advantage_moments.normalize(advantage, hypers.adv_norm_eps)
-    lengths = jnp.full_like(advantage, config.num_steps)
+    # On fresh data the recent policy, the one before this iteration's updates, is the behavior policy.
+    with_recent = config.staleness > 0 and "recent" in (config.importance_policy, config.proximal_policy)
+    before = recent(segment.obs) if with_recent else segment.behavior
+    log_before = before.log_prob(segment.action) if with_recent else segment.log_prob
+    proximal_is_recent = config.proximal_policy == "recent"
     batch = Batch(
         obs=segment.obs,
         action=segment.action,
-        behavior=segment.behavior,
         log_behav=segment.log_prob,
-        value=segment.value,
+        log_importance=log_before if config.importance_policy == "recent" else segment.log_prob,
+        proximal=before if proximal_is_recent else segment.behavior,
+        log_prox=log_before if proximal_is_recent else segment.log_prob,
+        value=value,
         advantage=advantage,
         target=target,
-        weight=sample_weights(lengths, config.num_envs, config.aggregation, hypers.aggregation_horizon),
+        used=used,
+        weight=sample_weights(config.aggregation, lengths, used, hypers.aggregation_horizon),
+        share=share,
     )
     return batch, reward_scale, advantage_moments, metrics
 
 
+def estimate_advantages(
+    config: Config, segment: Segment, reward: Float[Array, "T N"], hypers: Hypers
+) -> Float[Array, "T N"]:
+    """GAE; with lambda 1 and without bootstrapping, reward-to-go minus the baseline, if there is one."""
+    value, next_value = segment.value, segment.next_value
+    if not config.bootstrap:
+        cut = segment.truncated.at[-1].set(True)
+        next_value = jnp.where(cut, 0.0, next_value)
+    if not config.baseline:
+        value, next_value = jnp.zeros_like(value), jnp.zeros_like(value)
+    return gae(reward, value, next_value, segment.terminated, segment.truncated, hypers.gamma, hypers.gae_lambda)
+
+
 def optimize(
-    config: Config,
-    batch: Batch,
-    learner: Learner,
-    hypers: Hypers,
-    rate: Float[Array, ""],
-    key: Key[Array, ""],
+    config: Config, batch: Batch, learner: Learner, hypers: Hypers, rate: Float[Array, ""], key: Key[Array, ""]
 ) -> tuple[Learner, Metrics]:
     """E epochs of M gradient steps. Metrics are means over all samples of all epochs."""
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
-    def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, Metrics]:
-        indices = minibatch_indices(key, config.geometry, config.minibatch_scheme)
-        shuffled = jax.tree.map(lambda x: x[indices], flat)
-        return jax.lax.scan(lambda l, mb: gradient_step(config, mb, l, hypers, rate), learner, shuffled)
+    def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
+        def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, Metrics]:
+            indices = minibatch_indices(
+                key, config.num_envs, config.num_steps, config.num_minibatches, config.minibatch_scheme
+            )
+            shuffled = jax.tree.map(lambda x: x[indices], flat)
+            return jax.lax.scan(
+                lambda learner, part_of: gradient_step(config, part, part_of, learner, hypers, rate), learner, shuffled
+            )
 
-    learner, metrics = jax.lax.scan(epoch, learner, jax.random.split(key, config.update_epochs))
-    means = {name: jnp.mean(value) for name, value in metrics.items()}
-    # (sum w)^2 / (n sum w^2) of all samples, not the mean over minibatches, which depends on their size.
+        learner, metrics = jax.lax.scan(epoch, learner, jax.random.split(key, count))
+        return learner, {name: jnp.mean(value) for name, value in metrics.items()}
+
+    if config.value_epochs:  # as in the reference code: separate optimisers, the value function first
+        value_key, key = jax.random.split(key)
+        learner, value_metrics = epochs("value", learner, value_key, config.value_epochs)
+        learner, means = epochs("policy", learner, key, config.update_epochs)
+        means["losses/value_loss"] = value_metrics["losses/value_loss"]
+    else:
+        learner, means = epochs("joint", learner, key, config.update_epochs)
+    # Of all samples together, not a mean over minibatches, which would depend on their size.
     second_moment = means.pop("importance/second_moment")
     means["importance/ess"] = means["importance/mean"] ** 2 / second_moment
+    means["importance/chi2"] = second_moment - 1
     means["proximal/age"] *= config.geometry.env_steps_per_gradient_step
     return learner, means
 
 
 def gradient_step(
-    config: Config, batch: Batch, learner: Learner, hypers: Hypers, rate: Float[Array, ""]
+    config: Config, part: Part, batch: Batch, learner: Learner, hypers: Hypers, rate: Float[Array, ""]
 ) -> tuple[Learner, Metrics]:
     """One step of the optimiser on one minibatch, then one of the proximal policy's average."""
     if config.advantage_norm == "minibatch":
-        moments = Moments.empty().update(batch.advantage)
+        moments = Moments.empty().update(batch.advantage, used=batch.used)
         batch = eqx.tree_at(lambda b: b.advantage, batch, moments.normalize(batch.advantage, hypers.adv_norm_eps))
     averaged = None if learner.proximal is None else learner.proximal.params
-    loss = jax.grad(total_loss, argnums=2, has_aux=True)
-    gradient, metrics = loss(config, batch, learner.networks, averaged, hypers)
-    updates, optimizer = make_optimizer(config, hypers).update(gradient, learner.optimizer, learner.networks)
+    gradient, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(
+        config, part, batch, learner.networks, averaged, hypers
+    )
+    state = learner.value_optimizer if part == "value" else learner.optimizer
+    updates, state = make_optimizer(config, hypers).update(gradient, state, learner.networks)
     networks = jax.tree.map(lambda p, u: p - rate * u, learner.networks, updates)
-    proximal = None if learner.proximal is None else learner.proximal.update(networks.policy, hypers.beta_prox)
     metrics["losses/grad_norm"] = optax.global_norm(gradient)
+    if part == "value":
+        return eqx.tree_at(lambda l: (l.networks, l.value_optimizer), learner, (networks, state)), metrics
+    proximal = None if learner.proximal is None else learner.proximal.update(networks.policy, hypers.beta_prox)
     metrics["proximal/age"] = jnp.zeros(()) if learner.proximal is None else learner.proximal.age
-    return Learner(networks, optimizer, proximal), metrics
+    return Learner(networks, state, learner.value_optimizer, learner.aux_optimizer, proximal), metrics
 
 
 def total_loss(
-    config: Config, batch: Batch, networks: ActorCritic, averaged: Policy | None, hypers: Hypers
+    config: Config, part: Part, batch: Batch, networks: ActorCritic, averaged: Policy | None, hypers: Hypers
 ) -> tuple[Float[Array, ""], Metrics]:
-    """Policy loss + vf_coef x value loss - ent_coef x entropy, and the metrics of this minibatch."""
+    """Policy loss + vf_coef x value loss - ent_coef x entropy, or one part of it, and this minibatch's metrics."""
     current, value = networks(batch.obs)
-    log_prob = current.log_prob(batch.action)
-    entropy = current.entropy()
-    policy_losses, metrics = policy_loss(config, batch, current, log_prob, averaged, hypers)
-    if config.clip_value_loss:
-        value_losses = losses.clipped_value_loss(value, batch.value, batch.target, hypers.value_clip_eps)
-    else:
-        value_losses = losses.value_loss(value, batch.target)
-    total = policy_losses + hypers.vf_coef * value_losses - hypers.ent_coef * entropy
-    metrics |= {
-        "losses/policy_loss": jnp.mean(policy_losses),
-        "losses/value_loss": jnp.mean(value_losses),
-        "losses/entropy": jnp.mean(entropy),
-    }
-    return aggregate(total, batch.weight), metrics
+    per_sample = jnp.zeros_like(batch.weight)
+    metrics: Metrics = {}
+    if part != "value":
+        entropy = current.entropy()
+        policy_losses, metrics = policy_loss(config, batch, current, averaged, hypers)
+        per_sample += policy_losses - hypers.ent_coef * entropy
+        metrics |= {
+            "losses/policy_loss": jnp.mean(batch.share * policy_losses),
+            "losses/entropy": jnp.mean(batch.share * entropy),
+        }
+    if part != "policy" and config.baseline:
+        if config.clip_value_loss:
+            value_losses = losses.clipped_value_loss(value, batch.value, batch.target, hypers.value_clip_eps)
+        else:
+            value_losses = losses.value_loss(value, batch.target)
+        per_sample += hypers.vf_coef * value_losses
+        metrics["losses/value_loss"] = jnp.mean(batch.share * value_losses)
+    return aggregate(per_sample, batch.weight), metrics
 
 
 def policy_loss(
-    config: Config,
-    batch: Batch,
-    current: Distribution,
-    log_prob: Float[Array, "B"],
-    averaged: Policy | None,
-    hypers: Hypers,
+    config: Config, batch: Batch, current: Distribution, averaged: Policy | None, hypers: Hypers
 ) -> tuple[Float[Array, "B"], Metrics]:
     """The objective of `config`, per sample, with its importance policy and its proximal policy."""
-    match config.proximal_policy:
-        case "behavior" | "recent":  # without staleness the policy before this iteration collected the data
-            proximal, log_prox = batch.behavior, batch.log_behav
-        case "ewma":
-            proximal = averaged(batch.obs)
-            log_prox = proximal.log_prob(batch.action)
-        case "loglinear":
-            proximal = None
-            log_prox = batch.log_behav + hypers.loglinear_alpha * jax.lax.stop_gradient(log_prob - batch.log_behav)
-    log_behav = losses.capped_behavior(log_prob, batch.log_behav, hypers.importance_cap)
+    log_prob = current.log_prob(batch.action)
+    proximal, log_prox = batch.proximal, batch.log_prox
+    if averaged is not None:
+        proximal = averaged(batch.obs)
+        log_prox = proximal.log_prob(batch.action)
+    elif config.proximal_policy == "loglinear":
+        log_prox = losses.loglinear(log_prob, batch.log_behav, hypers.loglinear_alpha)
+    log_behav = losses.capped_behavior(log_prob, batch.log_importance, hypers.importance_cap)
     match config.objective:
         case "policy-gradient":
             per_sample = losses.policy_gradient(log_prob, batch.advantage)
         case "clip":
             per_sample = losses.clipped(log_prob, log_prox, log_behav, batch.advantage, hypers.clip_eps)
         case "kl":
-            if config.kl_form == "analytic":
-                penalty = proximal.kl(current)
-            else:
-                penalty = losses.squared_log_ratio(log_prob, log_prox)
+            analytic = config.kl_form == "analytic"
+            penalty = proximal.kl(current) if analytic else losses.squared_log_ratio(log_prob, log_prox)
             per_sample = losses.importance_weighted(log_prob, log_behav, batch.advantage) + hypers.kl_coef * penalty
+    return per_sample, ratio_metrics(batch, log_prob, log_prox, log_behav, hypers)
+
+
+def ratio_metrics(
+    batch: Batch, log_prob: Float[Array, "B"], log_prox: Float[Array, "B"], log_behav: Float[Array, "B"], hypers: Hypers
+) -> Metrics:
+    """How far the policy is from the one that collected the data, and from the proximal one."""
     lower, upper = losses.clip_bounds(hypers.clip_eps)
     log_ratio, log_ratio_prox = log_prob - batch.log_behav, log_prob - log_prox
-    ratio = jnp.exp(log_prob - log_behav)
-    metrics = {
-        "losses/clipfrac": jnp.mean((log_ratio_prox < lower) | (log_ratio_prox > upper), dtype=float),
-        "losses/old_approx_kl": -jnp.mean(log_ratio),
-        "losses/approx_kl": jnp.mean(jnp.expm1(log_ratio) - log_ratio),
-        "proximal/approx_kl": jnp.mean(jnp.expm1(log_ratio_prox) - log_ratio_prox),
-        "importance/mean": jnp.mean(ratio),
-        "importance/second_moment": jnp.mean(ratio**2),
-        "importance/capped": jnp.mean(log_behav > batch.log_behav, dtype=float),
+    weight = jnp.exp(log_prob - log_behav)
+    per_sample = {
+        "losses/clipfrac": (log_ratio_prox < lower) | (log_ratio_prox > upper),
+        "losses/old_approx_kl": -log_ratio,
+        "losses/approx_kl": jnp.expm1(log_ratio) - log_ratio,
+        "proximal/approx_kl": jnp.expm1(log_ratio_prox) - log_ratio_prox,
+        "importance/mean": weight,
+        "importance/second_moment": weight**2,
+        "importance/capped": log_behav > batch.log_importance,
     }
-    return per_sample, metrics
+    return {name: jnp.mean(batch.share * value) for name, value in per_sample.items()}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
-from isobatch.config import parse_value
 from isobatch.errors import UsageError
+from isobatch.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:
@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
         for s, r, n in zip(loaded.seeds, returns, lengths, strict=True)
     ]
-    title = f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, {episodes} episodes"
+    title = (
+        f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, {episodes} episodes"
+    )
     console.out.print(console.table(title, ["seed", "return", "std", "min", "max", "length"], rows))
     return 0

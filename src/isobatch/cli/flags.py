@@ -15,8 +15,9 @@ import typing
 from pathlib import Path
 from typing import Any, NoReturn
 
-from isobatch.config import Config, Hypers, parse_value
+from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
+from isobatch.parsing import parse_value
 
 
 class Parser(argparse.ArgumentParser):
@@ -24,7 +25,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("usage", f"{kwargs.get('prog')} [flags]")
-        super().__init__(*args, **kwargs, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        kwargs |= dict(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")

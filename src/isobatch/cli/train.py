@@ -70,7 +70,8 @@ def default_directory(config: Config, seed: int) -> Path:
 def show(result: Any) -> None:
     """The table at the end of a run."""
     rows = [
-        [str(seed), console.number(value)] for seed, value in zip(result.options.seeds, result.final_return, strict=True)
+        [str(seed), console.number(value)]
+        for seed, value in zip(result.options.seeds, result.final_return, strict=True)
     ]
     console.out.print()
     console.out.print(console.table("", ["seed", "final return"], rows))

@@ -66,5 +66,7 @@ def _action_space(space: Any) -> Space:
     if type(space).__name__ == "Discrete":
         return Discrete(int(space.n))
     shape = tuple(int(n) for n in space.shape)
-    low, high = (tuple(float(v) for v in np.broadcast_to(np.asarray(b), shape).ravel()) for b in (space.low, space.high))
+    low, high = (
+        tuple(float(v) for v in np.broadcast_to(np.asarray(b), shape).ravel()) for b in (space.low, space.high)
+    )
     return Box(shape, low, high)

@@ -25,7 +25,9 @@ class Box:
 
     def __str__(self) -> str:
         bounds = sorted(set(zip(self.low, self.high, strict=True)))
-        return f"{len(self.low)} number{'s' if len(self.low) > 1 else ''} in " + ", ".join(f"[{a:g}, {b:g}]" for a, b in bounds)
+        return f"{len(self.low)} number{'s' if len(self.low) > 1 else ''} in " + ", ".join(
+            f"[{a:g}, {b:g}]" for a, b in bounds
+        )
 
 
 Space = Discrete | Box

@@ -1,0 +1,100 @@
+"""One iteration, the way of the data: rollout -> queue -> policy phase -> (end of a phase) auxiliary phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from isobatch.algorithms.auxiliary_phase import auxiliary_phase
+from isobatch.algorithms.policy_phase import Metrics, optimize, prepare
+from isobatch.config import Config, Hypers
+from isobatch.envs.interface import Environment
+from isobatch.rollout import Episodes, Segment, collect, start_envs
+from isobatch.staleness import exchange
+from isobatch.state import Phase, TrainState, learning_rate
+
+
+def iterate(
+    config: Config, env: Environment, state: TrainState, hypers: Hypers, iteration: Int[Array, ""]
+) -> tuple[TrainState, Metrics, Episodes]:
+    """One alternation between sampling and optimisation. Metrics of a part that was not its turn are 0.
+
+    `iteration` is also in the state; as an argument that all seeds share it can decide, under vmap, whether
+    a branch is computed at all.
+    """
+    key, reset_key, rollout_key, update_key, aux_key = jax.random.split(state.key, 5)
+    envs = state.envs
+    if config.complete_episodes:
+        envs = start_envs(env, config.num_envs, False, reset_key)
+    envs, segment, episodes, raw_obs = collect(
+        env, state.learner.networks, envs, state.obs_moments, hypers.obs_clip, config.num_steps, rollout_key
+    )
+    queue = state.queue
+    if queue is not None:
+        segment, queue = exchange(queue, segment, iteration, config.staleness)
+
+    update = iteration - config.staleness  # number of this update; below 0 data is only collected
+    learned = (state.learner, state.reward_scale, state.advantage_moments, jnp.zeros(segment.reward.shape))
+    if queue is None:
+        learned, metrics = policy_phase(config, learned, segment, hypers, iteration, update_key)
+    else:
+        learned, metrics = when(
+            update >= 0, partial(policy_phase, config), learned, segment, hypers, iteration, update_key
+        )
+    learner, reward_scale, advantage_moments, target = learned
+
+    phase = state.phase
+    if phase is not None:
+        slot = update % config.policy_iterations_per_phase
+        phase = Phase(phase.obs.at[slot].set(segment.obs), phase.target.at[slot].set(target))
+        over = (update >= 0) & (slot == config.policy_iterations_per_phase - 1)
+        learner, aux_metrics = when(over, partial(auxiliary_phase, config), learner, phase, hypers, aux_key)
+        metrics |= aux_metrics
+    new_state = TrainState(
+        learner=learner,
+        envs=envs,
+        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs),
+        reward_scale=reward_scale,
+        advantage_moments=advantage_moments,
+        queue=queue,
+        phase=phase,
+        key=key,
+        iteration=state.iteration + 1,
+    )
+    return new_state, metrics, episodes
+
+
+def policy_phase(
+    config: Config, learned: Any, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], key: Array
+) -> tuple[Any, Metrics]:
+    """Everything that one rollout teaches; also the value targets, for an auxiliary phase."""
+    learner, reward_scale, advantage_moments, _ = learned
+    batch, reward_scale, advantage_moments, metrics = prepare(
+        config, segment, learner.networks.policy, reward_scale, advantage_moments, hypers
+    )
+    rate = learning_rate(config, hypers, iteration)
+    learner, step_metrics = optimize(config, batch, learner, hypers, rate, key)
+    metrics |= step_metrics | {"charts/learning_rate": rate}
+    if config.staleness:
+        metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
+        metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)
+    return (learner, reward_scale, advantage_moments, batch.target), metrics
+
+
+def when(turn: Bool[Array, ""], fn: Callable[..., tuple[Any, Metrics]], state: Any, *args: Any) -> tuple[Any, Metrics]:
+    """`fn(state, *args)` if it is its turn, else the state as it is and metrics of 0."""
+    shapes = jax.eval_shape(fn, state, *args)[1]
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.lax.cond(turn, fn, lambda state, *_: (state, nothing), state, *args)
+
+
+def count_turns(config: Config, begin: Any, end: Any) -> tuple[Any, Any]:
+    """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
+    first, last = (jnp.maximum(i - config.staleness, 0) for i in (begin, end))
+    length = config.policy_iterations_per_phase
+    return last - first, last // length - first // length if length else jnp.zeros_like(last)

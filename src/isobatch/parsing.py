@@ -1,0 +1,60 @@
+"""From what people write, in YAML, in a flag or in Python, to the type of a field; or one clear sentence."""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any, Literal
+
+from isobatch.errors import UsageError
+
+
+def parse_value(name: str, value: Any, kind: Any) -> Any:
+    """`value` as `kind`: int, float, bool, str, Literal, tuple[int, ...] or one of these or None."""
+    try:
+        return _convert(value, kind)
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{name}={value!r} is not valid: use {describe_kind(kind)}.") from None
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None or value in ("none", "null"):
+            return None
+        return _convert(value, next(k for k in typing.get_args(kind) if k is not type(None)))
+    if origin is Literal:
+        if value not in typing.get_args(kind):
+            raise ValueError
+        return value
+    if origin is tuple:
+        parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
+        return tuple(_convert(p.strip() if isinstance(p, str) else p, typing.get_args(kind)[0]) for p in parts)
+    if kind is bool:
+        if isinstance(value, str):
+            return {"true": True, "yes": True, "false": False, "no": False}[value.lower()] if value else True
+        if not isinstance(value, bool):
+            raise TypeError
+        return value
+    if isinstance(value, bool):
+        raise TypeError
+    if kind is int:  # "1e6" is how people write a million, and YAML hands it over as a string
+        number = float(value)
+        if number != int(number):
+            raise ValueError
+        return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+    if kind is str and not isinstance(value, str):
+        raise TypeError
+    return kind(value)
+
+
+def describe_kind(kind: Any) -> str:
+    """What to type for a field of this type, in words."""
+    origin = typing.get_origin(kind)
+    if origin in (types.UnionType, typing.Union):
+        return describe_kind(next(k for k in typing.get_args(kind) if k is not type(None))) + " or none"
+    if origin is Literal:
+        return "one of " + ", ".join(typing.get_args(kind))
+    if origin is tuple:
+        return "a list of whole numbers, for example 64,64"
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
