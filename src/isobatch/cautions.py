@@ -75,7 +75,7 @@ def minibatch_normalisation(before: Config, after: Config) -> str:
 def steps_change(before: Config, after: Config) -> str:
     """Section 6.2, footnote 4: T also sets how much is bootstrapped."""
     t, new = before.num_steps, after.num_steps
-    if t == new:
+    if t == new or before.complete_episodes:
         return ""
     decay = before.hypers.gamma * before.hypers.gae_lambda
     horizon = f"{1 / (1 - decay):.3g} steps" if decay < 1 else "without end"
@@ -83,6 +83,17 @@ def steps_change(before: Config, after: Config) -> str:
         f"num_steps {t} -> {new}: the last steps of each rollout bootstrap from the value function, so the bias "
         f"changes with T, most where T is not well above the horizon of the advantages, 1/(1 - gamma lambda) = "
         f"{horizon}; gae_lambda may need attention. Changing num_envs avoids this."
+    )
+
+
+def stale_data(before: Config, after: Config) -> str:
+    """Section 5.1: staleness counts iterations; data of the same age in environment steps would need another count."""
+    old, new = before.geometry.iteration_batch, after.geometry.iteration_batch
+    if not before.staleness or old == new:
+        return ""
+    return (
+        f"staleness={before.staleness} iterations stays: data will be {before.staleness * new:,} environment steps old "
+        f"instead of {before.staleness * old:,}; for the same age use staleness={before.staleness * old / new:.4g}."
     )
 
 
@@ -137,6 +148,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         advantage_clamp(before, after, rules),
         minibatch_normalisation(before, after),
         steps_change(before, after),
+        stale_data(before, after),
         malladi_range(before, after, rules),
         gradient_clip(before, after),
     )

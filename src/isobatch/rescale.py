@@ -96,6 +96,8 @@ def rescale(
     c = config.geometry.iteration_batch / (new_envs * new_steps)
     factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
     settings: dict[str, Any] = {"num_envs": new_envs, "num_steps": new_steps}
+    if config.policy_iterations_per_phase:  # whole phases before are whole phases after
+        settings["total_timesteps"] = config.env_steps if c != 1 else config.total_timesteps
     origin: dict[str, Rule] = {}
     for rule in rules:
         if factors[rule.follows] != 1:
@@ -156,6 +158,11 @@ def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str
     }
     was, now = before.to_dict(), after.to_dict()
     rows = [Change(n, was[n], now[n], "target", reason) for n in ("num_envs", "num_steps")]
+    rows.append(
+        Change(
+            "total_timesteps", was["total_timesteps"], now["total_timesteps"], "target", "the whole phases of the run"
+        )
+    )
     rows += [Change(name, *values[:2], "target", values[2]) for name, values in derived.items()]
     rows += [Change(n, was[n], now[n], rule.name, rule.reason(before, after)) for n, rule in origin.items()]
     return tuple(row for row in rows if row.before != row.after)

@@ -92,10 +92,21 @@ class Rule:
     optimizers: tuple[str, ...] = ("adam", "rmsprop", "sgd")
 
 
+def _rates(rule: Callable[[float, float], float], config: Config, c: float) -> dict[str, Any]:
+    """The learning rate, and with an auxiliary phase that one's too: its minibatches shrink by the same factor."""
+    h = config.hypers
+    auxiliary = {"aux_learning_rate": rule(h.aux_learning_rate, c)} if config.policy_iterations_per_phase else {}
+    return {"learning_rate": rule(h.learning_rate, c)} | auxiliary
+
+
+def _fewer_minibatches(config: Config, c: float) -> dict[str, Any]:
+    auxiliary = {"aux_minibatches": round(config.aux_minibatches / c)} if config.policy_iterations_per_phase else {}
+    return {"num_minibatches": round(config.num_minibatches / c)} | auxiliary
+
+
 def _malladi(config: Config, c: float) -> dict[str, Any]:
     h = config.hypers
-    return {
-        "learning_rate": square_root(h.learning_rate, c),
+    return _rates(square_root, config, c) | {
         "beta1": malladi_beta(h.beta1, c),
         "beta2": malladi_beta(h.beta2, c),
         "optimizer_eps": malladi_eps(h.optimizer_eps, c),
@@ -136,12 +147,12 @@ RULES: dict[str, Rule] = {
     for rule in (
         Rule(
             "adam-sqrt",
-            ("learning_rate",),
+            ("learning_rate", "aux_learning_rate"),
             "optimization",
             True,
             "lr / sqrt(c)",
             f"{PAPER}, section 3.2",
-            lambda config, c: {"learning_rate": square_root(config.hypers.learning_rate, c)},
+            lambda config, c: _rates(square_root, config, c),
             lambda before, after: (
                 "c steps for one, each with 1/sqrt(c) of the signal once Adam has divided by the noise"
             ),
@@ -149,12 +160,12 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "sgd-linear",
-            ("learning_rate",),
+            ("learning_rate", "aux_learning_rate"),
             "optimization",
             True,
             "lr / c",
             f"{PAPER}, section 3.1",
-            lambda config, c: {"learning_rate": linear(config.hypers.learning_rate, c)},
+            lambda config, c: _rates(linear, config, c),
             lambda before, after: "c steps for one, each with all of the signal",
             optimizers=("sgd",),
         ),
@@ -201,18 +212,18 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "linear-adam",
-            ("learning_rate",),
+            ("learning_rate", "aux_learning_rate"),
             "optimization",
             False,
             "lr / c",
             f"{PAPER}, section 5.2",
-            lambda config, c: {"learning_rate": linear(config.hypers.learning_rate, c)},
+            lambda config, c: _rates(linear, config, c),
             lambda before, after: "the paper's ablation: SGD's rule applied to Adam",
             optimizers=("adam", "rmsprop"),
         ),
         Rule(
             "malladi",
-            ("learning_rate", "beta1", "beta2", "optimizer_eps"),
+            ("learning_rate", "aux_learning_rate", "beta1", "beta2", "optimizer_eps"),
             "optimization",
             False,
             "lr / sqrt(c), 1 - (1-b)/c, eps * sqrt(c)",
@@ -233,12 +244,12 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "iteration-batch-only",
-            ("num_minibatches",),
+            ("num_minibatches", "aux_minibatches"),
             "iteration",
             False,
             "minibatches / c",
             "Beukman 2026",
-            lambda config, c: {"num_minibatches": round(config.num_minibatches / c)},
+            _fewer_minibatches,
             lambda before, after: f"the optimization batch stays {before.geometry.optimization_batch:,} samples",
         ),
     )

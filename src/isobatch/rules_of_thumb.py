@@ -167,11 +167,11 @@ def reinforce_batch(config: Config, facts: Facts) -> Finding:
 
 
 def reinforce_baseline(config: Config, facts: Facts) -> Finding:
-    name, weight = "reinforce-baseline", config.hypers.vf_coef
-    text = f"REINFORCE wants reward-to-go (always on) and a learned baseline (vf_coef {weight:g})."
+    name = "reinforce-baseline"
+    text = f"REINFORCE wants reward-to-go (always on) and a baseline (here {'on' if config.baseline else 'off'})."
     if config.algo != "reinforce":
         return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
-    return verdict(name, weight > 0, text, FOLKLORE, Suggestion("vf_coef", weight, 0.5))
+    return verdict(name, config.baseline, text, FOLKLORE, Suggestion("baseline", False, True))
 
 
 def continuous_control(config: Config, facts: Facts) -> Finding:
@@ -252,8 +252,8 @@ def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
         low, high = COUNT[0] * SIZE[0], COUNT[1] * SIZE[1]
         if not low <= config.geometry.iteration_batch <= high:
             why = (
-                f"with {config.geometry.iteration_batch:,} samples no minibatch size meets both; what bounds the size is "
-                "the critical batch (section 3.1), not by 256"
+                f"no size meets both with {config.geometry.iteration_batch:,} samples; what bounds a minibatch is the "
+                "critical batch (section 3.1), not 256"
             )
             found.append(Conflict("minibatch-count", "minibatch-size", why))
     if status["rollout-length"] == "warn" and status["credit-horizon"] == "pass":

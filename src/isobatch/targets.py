@@ -101,22 +101,24 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool, hold_phase:
 def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase: bool) -> str:
     """Why N x T cannot be had, in words, or nothing."""
     old, new = config.geometry.iteration_batch, n * t
-    minibatches, rest = config.num_minibatches, 0
-    if hold_minibatch:
-        minibatches, rest = divmod(config.num_minibatches * new, old)
-    if rest or not minibatches:
-        size = config.geometry.optimization_batch
-        return f"an iteration batch of {new} is not a multiple of the optimization batch of {size}"
-    if new % minibatches:
-        return f"an iteration batch of {new} cannot be cut into {minibatches} equal minibatches"
+    cuts = {"minibatches": config.num_minibatches}
+    if config.policy_iterations_per_phase:
+        cuts["auxiliary minibatches"] = config.aux_minibatches
+    for what, count in cuts.items():
+        if hold_minibatch and count * new % old:
+            return f"an iteration batch of {new} is not a multiple of {old // count}, the size of the {what} to be held"
+        cuts[what] = count * new // old if hold_minibatch else count
+        if not cuts[what] or new % cuts[what]:
+            return f"an iteration batch of {new} cannot be cut into {cuts[what]} equal {what}"
     phase = config.policy_iterations_per_phase
     if hold_phase and phase * old % new:
         return (
             f"policy_iterations_per_phase would have to be {phase * old / new:.6g} to hold the phase batch of "
             f"{config.geometry.phase_batch} (or go without the rule phase-batch)"
         )
-    if minibatches not in minibatch_counts(n, t, config.minibatch_scheme):
-        return f"{n} environments x {t} steps cannot be cut into {minibatches} minibatches of whole environment rows"
+    count = cuts["minibatches"]
+    if count not in minibatch_counts(n, t, config.minibatch_scheme):
+        return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"
     return ""
 
 
