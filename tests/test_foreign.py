@@ -12,7 +12,7 @@ import yaml
 from isobatch import foreign
 from isobatch.errors import UsageError
 from isobatch.foreign.keys import OUTSIDE, REQUIRED
-from isobatch.rescale import rescale
+from isobatch.rescaling import rescale
 
 SAMPLE = Path(__file__).parent / "data" / "zoo_sample.yml"
 ZOO = foreign.library("zoo")

@@ -46,7 +46,7 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
         return Finding(name, "note", f"clip fraction: {why}.", PAPER)
     several = config.update_epochs > 1
     high, epochs = HIGH_CLIP[several], "several policy epochs" if several else "one policy epoch"
-    text = f"{share:.2%} of the ratios are clipped; 1 % to {high:.0%} is the range with {epochs}"
+    text = f"{share:.2%} of the ratios are clipped; 1% to {high:.0%} is the range with {epochs}"
     if share > high:
         rate = config.hypers.learning_rate
         change = Suggestion("learning_rate", rate, rate * _quantile(share) / _quantile(high))
@@ -156,10 +156,10 @@ def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict
         ours = next(f.status for f in findings if f.name == "clip-fraction") == "pass"
         if healthy != ours:
             why = (
-                f"a guide calls 10 % to 30 % clipped healthy, so it would {'keep' if healthy else 'change'} "
-                f"{share:.2%}; the paper's bands come with experiments, the guide's with none"
+                f"a guide calls 10% to 30% clipped healthy and would {'keep' if healthy else 'change'} {share:.2%}; "
+                "the paper distils its bands from its experiments, the guide names none"
             )
-            result.append(Conflict("clip-fraction", "clip fraction of 10 % to 30 %", why))
+            result.append(Conflict("clip-fraction", "clip fraction of 10% to 30%", why))
     if "learning_rate" in found["clip-fraction"] and "learning_rate" in found["kl-per-iteration"]:
         why = "both ask for a lower learning rate; the clip fraction is the paper's own measure"
         result.append(Conflict("clip-fraction", "kl-per-iteration", why))

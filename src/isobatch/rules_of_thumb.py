@@ -111,7 +111,7 @@ def recut(config: Config, wanted: float) -> Suggestion:
 
 def minibatch_count(config: Config, facts: Facts) -> Finding:
     name, count, (low, high) = "minibatch-count", config.num_minibatches, COUNT
-    text = f"{count} minibatches per rollout, {low} to {high} are common."
+    text = f"num_minibatches {count}: {low} to {high} per rollout are common."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient: no ratio corrects for them.", FOLKLORE)
     return verdict(name, low <= count <= high, text, FOLKLORE, recut(config, min(max(count, low), high)))
@@ -119,7 +119,7 @@ def minibatch_count(config: Config, facts: Facts) -> Finding:
 
 def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
     name, count = "minibatches-per-epoch", config.num_minibatches
-    text = f"{count} minibatches per epoch, at least 4 to 10 asked for (8192 samples in 256s make 32)."
+    text = f"num_minibatches {count}: at least 4 to 10 per epoch (8192 samples in 256s make 32)."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient.", FOLKLORE)
     return verdict(name, count >= COUNT[0], text, FOLKLORE, recut(config, COUNT[0]))
@@ -151,7 +151,7 @@ def envs_per_minibatch(config: Config) -> float:
 
 def mixed_minibatch(config: Config, facts: Facts) -> Finding:
     n, mixed = config.num_envs, envs_per_minibatch(config)
-    text = f"a minibatch holds samples of about {mixed:.3g} environments, several asked for."
+    text = f"environments with samples in a minibatch: about {mixed:.3g}, several asked for."
     shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
     change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, LEAST_ENVS)
     return verdict("mixed-minibatch", mixed >= 2, text, FOLKLORE, change)
