@@ -31,5 +31,17 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
         )
     else:
         lines.append(("proximal policy", config.proximal_policy))
+    if config.policy_iterations_per_phase:
+        aux = config.aux_minibatches * config.policy_iterations_per_phase
+        lines += [
+            ("phase batch", f"{config.policy_iterations_per_phase:,} iterations = {g.phase_batch:,} steps"),
+            (
+                "auxiliary phase",
+                f"{config.aux_epochs} epochs x {aux:,} minibatches of {g.phase_batch // aux:,} samples",
+            ),
+        ]
+    if config.staleness:
+        steps = config.staleness * g.iteration_batch
+        lines.append(("staleness", f"{config.staleness} iterations = {steps:,} environment steps"))
     lines.append(("run", f"{config.num_iterations:,} iterations = {config.env_steps:,} environment steps per seed"))
     return lines

@@ -256,6 +256,11 @@ class Config:
                 f"objective='policy-gradient' has no ratio to correct for the {self.geometry.gradient_steps} gradient "
                 "steps it would take on each rollout: use num_minibatches=1 and update_epochs=1, or the objective clip."
             )
+        if self.staleness >= self.num_iterations:
+            raise UsageError(
+                f"staleness={self.staleness} leaves none of the {self.num_iterations} iterations to learn from: "
+                "lower it or raise total_timesteps."
+            )
         if self.objective == "policy-gradient" and self.staleness:
             raise UsageError(
                 f"staleness={self.staleness} needs an objective with an importance ratio, "
@@ -271,13 +276,12 @@ class Config:
             )
 
     def _check_phases(self) -> None:
-        phase, total = self.policy_iterations_per_phase, self.num_iterations
-        if total % phase:
-            batch = self.geometry.phase_batch
-            nearest = max(1, round(self.total_timesteps / batch)) * batch
+        phase, updates = self.policy_iterations_per_phase, self.num_iterations - self.staleness
+        if updates < 1 or updates % phase:
+            steps = (max(1, round(updates / phase)) * phase + self.staleness) * self.geometry.iteration_batch
             raise UsageError(
-                f"policy_iterations_per_phase={phase} does not divide the run of {total} iterations into whole phases: "
-                f"use total_timesteps={nearest} (phases of {batch} steps)."
+                f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
+                f"phases of {self.geometry.phase_batch} steps: use total_timesteps={steps}."
             )
         fitting = divisors(self.geometry.iteration_batch)
         if self.minibatch_scheme == "shuffle" and self.aux_minibatches not in fitting:

@@ -63,11 +63,38 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-def preset(algo: str = "ppo", env: str = "CartPole-v1", **overrides: Any) -> Config:
-    """The settings for `algo` on `env`, with `overrides` by flat field name on top."""
+STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
+
+
+def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | None = None, **overrides: Any) -> Config:
+    """The settings for `algo` on `env`, with `overrides` by flat field name on top.
+
+    `stale_objective` is one of the paper's three ways to treat stale data (figure 1): it sets the importance
+    policy and the proximal policy.
+    """
     if algo not in ALGORITHMS:
         raise UsageError(
             f"algo={algo!r} is unknown{near_matches(algo, ALGORITHMS) or '; use ' + ', '.join(ALGORITHMS) + '.'}"
         )
     settings = ALGORITHMS[algo] | ENVIRONMENTS.get(env, {}) | FOR_BOTH.get((algo, env), {})
-    return Config.from_dict(settings | overrides | dict(algo=algo, env=env))
+    config = Config.from_dict(settings | overrides | dict(algo=algo, env=env))
+    return config if stale_objective is None else with_stale_objective(config, stale_objective)
+
+
+def with_stale_objective(config: Config, name: str) -> Config:
+    """recent: both are the recent policy (biased); decoupled: importance behavior, proximal recent; behavior: both.
+
+    An averaged proximal policy stays what it is under `recent` and `decoupled`: it is a recent policy.
+    """
+    if name not in STALE_OBJECTIVES:
+        raise UsageError(f"stale_objective={name!r} is unknown: use one of {', '.join(STALE_OBJECTIVES)}.")
+    if config.objective == "policy-gradient":
+        raise UsageError(
+            f"stale_objective={name!r} needs an objective with a ratio, and {config.algo} has none: use ppo, ppo-ewma, "
+            "ppg or ppg-ewma."
+        )
+    recent = "ewma" if config.proximal_policy == "ewma" else "recent"
+    return config.replace(
+        importance_policy="recent" if name == "recent" else "behavior",
+        proximal_policy="behavior" if name == "behavior" else recent,
+    )

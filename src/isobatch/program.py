@@ -23,6 +23,7 @@ from isobatch.algorithms.iteration import count_turns, iterate
 from isobatch.config import Config, Hypers
 from isobatch.envs import make_env
 from isobatch.envs.interface import Environment
+from isobatch.memory import check_phase_memory
 from isobatch.state import TrainState, initial_state
 
 MAX_ROWS = 128  # rows that one call can return
@@ -69,6 +70,8 @@ def use_all_cores() -> None:
 def initial_states(config: Config, seeds: list[int]) -> tuple[TrainState, Hypers]:
     """The states of several seeds, stacked, and the hyperparameters of each."""
     env = make_env(config.env)
+    if config.policy_iterations_per_phase:
+        check_phase_memory(config, env, len(seeds))
     return stack([initial_state(config, env, seed) for seed in seeds]), stack_hypers([config.hypers] * len(seeds))
 
 

@@ -42,7 +42,7 @@ class Episodes(eqx.Module):
 class Segment(eqx.Module):
     """One rollout, time first. What the behavior policy thought is stored with what it did."""
 
-    obs: Float[Array, "T N ..."]
+    obs: Array  # [T, N, ...], as the networks see it
     action: Array
     behavior: Distribution
     log_prob: Float[Array, "T N"]
@@ -137,7 +137,7 @@ def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Calla
     """From raw observations to what the networks see."""
     if moments is None:
         return lambda obs: obs
-    return lambda obs: jnp.clip(moments.normalize(obs, 1e-8), -clip, clip)
+    return lambda obs: jnp.clip(moments.normalize(obs.astype(float), 1e-8), -clip, clip)
 
 
 def _value_truncated(

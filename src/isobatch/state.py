@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from isobatch.config import Config, Hypers
 from isobatch.envs.interface import Environment
+from isobatch.errors import UsageError
 from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, make_networks
 from isobatch.optimizers import make_optimizer
@@ -57,6 +58,11 @@ class TrainState(eqx.Module):
 
 def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
     """The state before the first iteration; not to be compiled (see `networks`)."""
+    if config.complete_episodes and config.num_steps < env.max_steps:
+        raise UsageError(
+            f"num_steps={config.num_steps} is too short for complete episodes of {config.env}, which last up to "
+            f"{env.max_steps} steps: use at least that, better twice as much, or complete_episodes=False."
+        )
     networks = make_networks(config, env.obs_shape, env.action_space, seed)
     key, env_key = jax.random.split(jax.random.key(seed))
     optimizer = make_optimizer(config, config.hypers).init(networks)
@@ -68,8 +74,6 @@ def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
         proximal=Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None,
     )
     envs = start_envs(env, config.num_envs, config.staggered_resets, env_key)
-    batch = (config.num_steps, config.num_envs)
-    phase_shape = (config.policy_iterations_per_phase, *batch)
     return TrainState(
         learner=learner,
         envs=envs,
@@ -77,12 +81,17 @@ def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
         reward_scale=RewardScale.empty(config.num_envs) if config.normalize_rewards else None,
         advantage_moments=Moments.empty(),
         queue=empty_queue(config, env, networks, envs) if config.staleness else None,
-        phase=Phase(jnp.zeros((*phase_shape, *env.obs_shape), envs.obs.dtype), jnp.zeros(phase_shape))
-        if config.policy_iterations_per_phase
-        else None,
+        phase=empty_phase(config, env) if config.policy_iterations_per_phase else None,
         key=key,
         iteration=jnp.zeros((), jnp.int32),
     )
+
+
+def empty_phase(config: Config, env: Environment) -> Phase:
+    """Room for N_pi iterations, the observations as small as they come."""
+    shape = (config.policy_iterations_per_phase, config.num_steps, config.num_envs)
+    dtype = jnp.result_type(float) if config.normalize_observations else env.obs_dtype
+    return Phase(jnp.zeros((*shape, *env.obs_shape), dtype), jnp.zeros(shape))
 
 
 def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Float[Array, ""]:

@@ -58,7 +58,7 @@ def iterate(
     new_state = TrainState(
         learner=learner,
         envs=envs,
-        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs),
+        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs.astype(float)),
         reward_scale=reward_scale,
         advantage_moments=advantage_moments,
         queue=queue,

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
 from isobatch.parsing import parse_value
+from isobatch.presets import STALE_OBJECTIVES, preset
 
 
 class Parser(argparse.ArgumentParser):
@@ -66,6 +67,12 @@ def add_dataclass(parser: Parser, title: str, owner: type) -> None:
 def add_config(parser: Parser) -> None:
     """The flags of everything that can be trained."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings; flags override it")
+    parser.add_argument(
+        "--stale-objective",
+        default=argparse.SUPPRESS,
+        metavar="{" + ",".join(STALE_OBJECTIVES) + "}",
+        help="one of the paper's three ways to treat stale data: sets --importance-policy and --proximal-policy",
+    )
     add_dataclass(parser, "what to train, and its structure", Config)
     add_dataclass(parser, "hyperparameters", Hypers)
 
@@ -81,13 +88,12 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     from isobatch.config_files import load_yaml
 
     settings = load_yaml(args.config) if args.config is not None else {}
-    return settings | given(args, Config, Hypers)
+    stale = {"stale_objective": args.stale_objective} if hasattr(args, "stale_objective") else {}
+    return settings | given(args, Config, Hypers) | stale
 
 
 def config_from(args: argparse.Namespace) -> Config:
     """Preset of the algorithm and the environment, then the YAML file, then the flags."""
-    from isobatch.presets import preset
-
     settings = given_settings(args)
     return preset(settings.pop("algo", "ppo"), settings.pop("env", "CartPole-v1"), **settings)
 

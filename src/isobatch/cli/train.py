@@ -13,6 +13,7 @@ from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, g
 from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.options import Options
+from isobatch.presets import with_stale_objective
 
 
 def add_flags(parser: Parser) -> None:
@@ -31,7 +32,13 @@ def run(args: argparse.Namespace) -> int:
     head = console.err if args.json else console.out
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/], {seeds}")
-    head.print(console.pairs([*batch_accounting(config), ("files", str(run_dir))]), markup=False)
+    lines = batch_accounting(config)
+    if config.policy_iterations_per_phase:
+        from isobatch.envs import make_env
+        from isobatch.memory import in_words, phase_bytes
+
+        lines.append(("phase memory", in_words(phase_bytes(config, make_env(config.env), options.num_seeds))))
+    head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(
             config, run_dir=run_dir, resume=args.resume, watch=watch, say=console.say, **vars(options)
@@ -59,7 +66,11 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     directory = RunDirectory.open(args.run_dir)
     about = directory.about
     kept = {name: about[name] for name in ("seed", "num_seeds", "log_interval")}
-    return directory.config.replace(**given_settings(args)), Options(**(kept | options)), args.run_dir
+    changes = given_settings(args)
+    config = directory.config
+    if "stale_objective" in changes:
+        config = with_stale_objective(config, changes.pop("stale_objective"))
+    return config.replace(**changes), Options(**(kept | options)), args.run_dir
 
 
 def default_directory(config: Config, seed: int) -> Path:

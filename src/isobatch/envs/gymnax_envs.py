@@ -26,6 +26,7 @@ class GymnaxEnvironment:
         # A discrete observation is a state's number: the network gets it one-hot.
         self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0
         self.obs_shape = (self._one_hot,) if self._one_hot else tuple(int(n) for n in observation_space.shape)
+        self.obs_dtype = "bool" if env_id.endswith("-MinAtar") else "float32"  # MinAtar's images are zeros and ones
         self.action_space = _action_space(self._env.action_space(self._params))
         self.max_steps = int(self._params.max_steps_in_episode)
 
@@ -52,7 +53,7 @@ class GymnaxEnvironment:
     def _observation(self, obs: Any) -> Array:
         if self._one_hot:
             return jax.nn.one_hot(obs, self._one_hot)
-        return jnp.asarray(obs, jnp.result_type(float))
+        return jnp.asarray(obs, bool if self.obs_dtype == "bool" else jnp.result_type(float))
 
 
 def gymnax_ids() -> list[str]:

@@ -29,6 +29,11 @@ class Environment(Protocol):
     def obs_shape(self) -> tuple[int, ...]: ...
 
     @property
+    def obs_dtype(self) -> str:
+        """How observations are stored: float32, or smaller where that loses nothing (bool, uint8)."""
+        ...
+
+    @property
     def action_space(self) -> Space: ...
 
     @property

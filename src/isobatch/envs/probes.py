@@ -43,6 +43,7 @@ class Probe:
     truncates: bool = False
 
     obs_shape = (1,)
+    obs_dtype = "float32"
 
     @property
     def max_steps(self) -> int:
