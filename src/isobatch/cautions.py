@@ -130,10 +130,11 @@ def gradient_clip(before: Config, after: Config) -> str:
     limit = before.hypers.max_grad_norm
     if limit == float("inf") or ratio == 1:
         return ""
-    how = "longer, and clipped more often" if ratio > 1 else "shorter, and clipped less often"
+    by = f"up to {max(ratio, 1 / ratio) ** 0.5:.3g}-fold"
+    how = f"grow {by} and be clipped more often" if ratio > 1 else f"shrink {by} and be clipped less often"
     return (
-        f"max_grad_norm={limit:g} stays, but gradients will be {how}: their noise goes by 1/sqrt(batch), "
-        f"here up to {ratio**0.5:.3g} times. The paper's reference code clips none; watch losses/grad_norm."
+        f"max_grad_norm={limit:g} stays: gradient noise goes by 1/sqrt(batch), so norms will {how}. The paper's "
+        "reference code clips none; watch losses/grad_norm."
     )
 
 

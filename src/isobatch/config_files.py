@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,29 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def dump_config(config: Config) -> str:
-    return yaml.safe_dump(config.to_dict(), sort_keys=False)
+    return dump_settings(config.to_dict())
+
+
+def dump_settings(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=False)
+
+
+def read_text(path: Path, flag: str) -> str:
+    """A file that a flag names."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that a person asked for."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text)
+    except OSError as error:
+        raise UsageError(f"--out {str(path)!r} cannot be written ({error.strerror}): name another place.") from None
 
 
 def load_config(path: Path, base: Config | None = None) -> Config:

@@ -130,14 +130,14 @@ def _proximal_reason(before: Config, after: Config) -> str:
     steps = [center_of_mass(c.hypers.beta_prox) for c in (before, after)]
     age = before.geometry.proximal_age(before.hypers.beta_prox)
     unused = "" if before.proximal_policy == "ewma" else f"; not in use, proximal_policy is {before.proximal_policy}"
-    return f"centre of mass {steps[0]:.4g} -> {steps[1]:.4g} gradient steps, so {age:,.0f} environment steps{unused}"
+    return f"{steps[0]:.4g} -> {steps[1]:.4g} gradient steps, so {age:,.0f} environment steps old{unused}"
 
 
 def _advantage_reason(before: Config, after: Config) -> str:
     spans = [span(advantage_decay(c)) for c in (before, after)]
     samples = [s * c.geometry.iteration_batch for s, c in zip(spans, (before, after), strict=True)]
     held = f"{samples[0]:,.0f}" if math.isclose(*samples, rel_tol=1e-6) else f"{samples[0]:,.0f} -> {samples[1]:,.0f}"
-    return f"span {spans[0]:.4g} -> {spans[1]:.4g} iterations, so {held} samples behind mean and deviation"
+    return f"over {spans[0]:.4g} -> {spans[1]:.4g} iterations, so {held} samples"
 
 
 PAPER = "Hilton 2021"
@@ -153,9 +153,7 @@ RULES: dict[str, Rule] = {
             "lr / sqrt(c)",
             f"{PAPER}, section 3.2",
             lambda config, c: _rates(square_root, config, c),
-            lambda before, after: (
-                "c steps for one, each with 1/sqrt(c) of the signal once Adam has divided by the noise"
-            ),
+            lambda before, after: "c steps for one, each with 1/sqrt(c) of the signal",
             optimizers=("adam", "rmsprop"),
         ),
         Rule(

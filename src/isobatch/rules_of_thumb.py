@@ -244,7 +244,9 @@ def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
     """Checks of this config that contradict each other, and which one to follow."""
     status = {f.name: f.status for f in findings}
     found: list[Conflict] = []
-    if status["minibatch-size"] == "warn" and status["critical-batch"] == "pass":
+    if status["critical-batch"] == "warn" and status["minibatch-count"] == "pass":
+        found.append(Conflict("critical-batch", "minibatch-count", "a measurement outranks a rule of thumb"))
+    elif status["minibatch-size"] == "warn" and status["critical-batch"] == "pass":
         found.append(Conflict("critical-batch", "minibatch-size", "a measurement outranks a rule of thumb"))
     elif status["minibatch-size"] == "warn" and status["reinforce-batch"] == "pass":
         found.append(Conflict("reinforce-batch", "minibatch-size", "whole returns are too noisy for a small batch"))

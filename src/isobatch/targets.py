@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from isobatch.config import Config, parse_value
+from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.geometry import minibatch_counts
+from isobatch.parsing import parse_value
 
 SEARCH = 100_000  # how many sizes to try in each direction before giving up on naming a neighbour
 

@@ -13,10 +13,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from isobatch.config import Config, parse_value
+from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.foreign.keys import Key, Known, choice, number, whole
 from isobatch.foreign.library import Library
+from isobatch.parsing import parse_value
 
 COMMAND = "command"
 """Where the words before the first flag are kept, such as `python cleanrl/ppo.py`."""

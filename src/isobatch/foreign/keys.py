@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from isobatch.config import Config, parse_value
+from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.geometry import divisors
+from isobatch.parsing import parse_value
 
 REQUIRED = object()
 """Default of a setting that has none."""

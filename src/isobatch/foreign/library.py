@@ -126,6 +126,36 @@ def write(library: Library, algo: str, config: Config, before: Mapping[str, Any]
     return settings
 
 
+@dataclass(frozen=True)
+class Answer:
+    """A config in the words of a library."""
+
+    library: Library
+    settings: dict[str, Any]
+    text: str
+    kept: list[str]
+    """Settings that were kept as they stood, without a counterpart here."""
+    left_behind: list[str]
+    """Settings of the library they came from that this one was not told."""
+    unsaid: dict[str, Any]
+    """Ours that this library has no setting for: field name -> value."""
+
+
+def answer(after: Config, source: Foreign | None, library: Library) -> Answer:
+    """`after` for `library`, where it may have come from (`source`) or not."""
+    if source is not None and library is source.library:
+        settings = source.write(after)
+        text = library.render(settings, source.env)
+        return Answer(library, settings, text, source.kept, [], source.unsaid(after))
+    algo = after.algo if after.algo in library.algorithms else "ppo"
+    settings = write(library, algo, after)
+    outside = {f: after.to_dict()[f] for k in library.algorithms[algo] if k.default is OUTSIDE for f in k.fields}
+    read_back = from_settings(library, settings, env=after.env, algo=algo, overrides=outside).config.to_dict()
+    idle = {"algo"} | (set() if after.proximal_policy == "ewma" else {"beta_prox"})
+    unsaid = {n: v for n, v in after.to_dict().items() if v != read_back[n] and n not in idle} | outside
+    return Answer(library, settings, library.render(settings, after.env), [], source.kept if source else [], unsaid)
+
+
 def _raw(keys: tuple[Key, ...], settings: Mapping[str, Any], first_name: str) -> Any:
     key = next(key for key in keys if key.names[0] == first_name)
     name = find(settings, key.names)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from isobatch.config import INF, Config, parse_value
+from isobatch.config import INF, Config
 from isobatch.errors import UsageError
 from isobatch.foreign.keys import Key, Known, minibatch_count, number, whole
 from isobatch.foreign.library import Library
 from isobatch.foreign.yaml_text import parse_flat, render_flat
+from isobatch.parsing import parse_value
 
 
 def _count(known: Known, name: str) -> int:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from isobatch.config import INF, Config, parse_value
+from isobatch.config import INF, Config
 from isobatch.foreign.keys import OUTSIDE, Key, Known, number, whole
 from isobatch.foreign.library import Library
 from isobatch.foreign.yaml_text import parse_flat, render_flat
+from isobatch.parsing import parse_value
 
 
 def _names(*names: str) -> str:

@@ -16,11 +16,12 @@ from typing import Any
 
 import yaml
 
-from isobatch.config import Config, parse_value
+from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
 from isobatch.foreign.keys import Key, Known, choice, minibatch_count, number, whole
 from isobatch.foreign.library import Library
 from isobatch.foreign.yaml_text import parse_mapping
+from isobatch.parsing import parse_value
 
 LINEAR = "lin_"
 """Prefix of a value that falls to zero over the run."""
