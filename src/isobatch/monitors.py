@@ -1,8 +1,9 @@
 """What the metrics of a run say about its settings: pure functions over a table of metrics.
 
 A table maps names to rows; with a `seed` column it holds several seeds. The bands are those of Hilton, Cobbe &
-Schulman (2021), section 6.2, where it has any. Each monitor looks at the last quarter of the rows and suggests the next
-value to try, from a model that its docstring gives; it is a step to measure again after, not a promise.
+Schulman (2021), section 6.2, where it has any. Each monitor looks at the last quarter of the rows, without those in
+which a schedule has brought the learning rate below half of its start, and suggests the next value to try, from a model
+that its docstring gives: a step to measure again after, not a promise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ Metrics = Mapping[str, Sequence[float]]
 CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
 EXPLAINED, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
 EWMA_STD = "advantages/ewma_std"
+RATE = "charts/learning_rate"
 
 PAPER = "Hilton 2021, section 6.2"
 LOW_CLIP = 0.01 / 2  # "much less than 1 %" of the ratios clipped
@@ -28,6 +30,7 @@ HIGH_CLIP = {False: 0.10, True: 0.20}  # by whether there are several policy epo
 GUIDE_CLIP = (0.10, 0.30)  # what a guide in circulation calls healthy
 SWING = 10.0
 HIGH_KL, TARGET_KL = 0.05, 0.02
+NEAR = 16  # rows within which a rise and a fall make a swing
 LAST = 0.25  # share of the rows, at the end, that counts
 LEAST_ROWS = 4
 
@@ -40,7 +43,7 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
     f/2.
     """
     name = "clip-fraction"
-    share = recent(metrics, CLIPFRAC)
+    share = recent(metrics, CLIPFRAC, config)
     if share is None or config.objective != "clip":
         why = "not measured" if share is None else f"objective is {config.objective}, nothing is clipped"
         return Finding(name, "note", f"clip fraction: {why}.", PAPER)
@@ -76,7 +79,7 @@ def _older(config: Config, times: int) -> tuple[Suggestion, ...]:
 
 
 def advantage_swings(metrics: Metrics, config: Config) -> Finding:
-    """Largest factor by which the advantages' standard deviation both rises and falls.
+    """Largest factor by which the advantages' standard deviation both rises and falls within a few rows.
 
     Model for the suggestion: the logarithm of the estimate is noisy as 1/sqrt(span), so a swing s comes down to
     sqrt(10) at a span 4 (log10 s)^2 times as long.
@@ -85,7 +88,7 @@ def advantage_swings(metrics: Metrics, config: Config) -> Finding:
     if config.advantage_norm == "none":
         return Finding(name, "note", "advantage standard deviation: advantages are not normalised.", PAPER)
     column = EWMA_STD if config.advantage_norm == "ewma" and EWMA_STD in metrics else ADVANTAGE_STD
-    swings = [swing(_clean(rows)) for rows in _by_seed(metrics, column)]
+    swings = [swing(rows[i : i + NEAR]) for rows in _by_seed(metrics, column) for i in range(0, len(rows), NEAR // 2)]
     if not swings:
         return Finding(name, "note", "advantage standard deviation: not measured.", PAPER)
     worst = max(swings)
@@ -116,7 +119,7 @@ def explained_variance(metrics: Metrics, config: Config) -> Finding:
     The suggestion goes half of the way to lambda = 1, where advantages lean on the values least.
     """
     name, source = "explained-variance", "by definition"
-    share = recent(metrics, EXPLAINED)
+    share = recent(metrics, EXPLAINED, config)
     if share is None:
         return Finding(name, "note", "explained variance: not measured.", source)
     text = (
@@ -130,7 +133,7 @@ def explained_variance(metrics: Metrics, config: Config) -> Finding:
 def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
     """KL from the behavior policy. Model for the suggestion: KL goes by the square of the learning rate."""
     name, source = "kl-per-iteration", "folklore: target_kl 0.01 to 0.05; the paper's set-up has about 0.01 to 0.02"
-    kl = recent(metrics, KL)
+    kl = recent(metrics, KL, config)
     if kl is None:
         return Finding(name, "note", "KL per iteration: not measured.", source)
     text = f"the policy moves by a KL of {kl:.3g} per iteration; above {HIGH_KL:g} is far."
@@ -145,7 +148,7 @@ MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteratio
 def monitor(metrics: Metrics, config: Config) -> tuple[list[Finding], list[Conflict]]:
     """What every monitor finds, and where they or a guide in circulation differ."""
     findings = [check(metrics, config) for check in MONITORS]
-    return findings, conflicts(findings, recent(metrics, CLIPFRAC) if config.objective == "clip" else None)
+    return findings, conflicts(findings, recent(metrics, CLIPFRAC, config) if config.objective == "clip" else None)
 
 
 def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict]:
@@ -175,23 +178,28 @@ def unspoken(findings: Iterable[Finding], spoken: frozenset[str]) -> tuple[list[
     return new, spoken | {f.name for f in new}
 
 
-def recent(metrics: Metrics, name: str) -> float | None:
+def recent(metrics: Metrics, name: str, config: Config) -> float | None:
     """Mean of a metric over the last quarter of the rows of every seed, None if it was hardly measured."""
-    seeds = [_clean(rows) for rows in _by_seed(metrics, name)]
+    seeds = _by_seed(_before_annealed(metrics, config), name)
     means = [fmean(rows[-max(1, round(LAST * len(rows))) :]) for rows in seeds]
     return fmean(means) if means else None
 
 
+def _before_annealed(metrics: Metrics, config: Config) -> Metrics:
+    """The rows in which a falling learning rate is still at least half of what it was."""
+    if config.lr_schedule == "constant" or RATE not in metrics:
+        return metrics
+    kept = [i for i, rate in enumerate(metrics[RATE]) if rate >= config.hypers.learning_rate / 2]
+    return {name: [rows[i] for i in kept] for name, rows in metrics.items()}
+
+
 def _by_seed(metrics: Metrics, name: str) -> list[list[float]]:
-    """The rows of a metric, seed by seed; nothing if there is no such metric, or too little of it."""
+    """The finite values of a metric, seed by seed; seeds with too few are left out."""
     if name not in metrics:
         return []
-    seeds = metrics.get("seed", [0] * len(metrics[name]))
+    seeds = metrics["seed"] if "seed" in metrics else [0] * len(metrics[name])
     rows: dict[float, list[float]] = {}
     for seed, value in zip(seeds, metrics[name], strict=True):
-        rows.setdefault(seed, []).append(float(value))
-    return [values for values in rows.values() if len(_clean(values)) >= LEAST_ROWS]
-
-
-def _clean(values: Sequence[float]) -> list[float]:
-    return [v for v in values if math.isfinite(v)]
+        if math.isfinite(value):
+            rows.setdefault(seed, []).append(float(value))
+    return [values for values in rows.values() if len(values) >= LEAST_ROWS]

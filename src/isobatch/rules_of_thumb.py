@@ -94,19 +94,18 @@ def rollout_length(config: Config, facts: Facts) -> Finding:
 
 def update_often(config: Config, facts: Facts) -> Finding:
     count = config.num_iterations
-    text = (
-        f"{count:,} iterations in the run; n_steps short enough not to stall updates (few: under {LEAST_ITERATIONS})."
-    )
+    text = f"{count:,} iterations, at least {LEAST_ITERATIONS} so that n_steps does not stall updates (our reading)."
     steps = max(1, config.total_timesteps // (LEAST_ITERATIONS * config.num_envs))
-    change = Suggestion("num_steps", config.num_steps, steps)
+    change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
     return verdict("update-often", count >= LEAST_ITERATIONS, text, FOLKLORE, change)
 
 
-def recut(config: Config, wanted: float) -> Suggestion:
-    """About so many minibatches, such that they are equal."""
+def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
+    """The number of equal minibatches from `low` to `high` that is nearest to the present one, if there is any."""
+    now = config.num_minibatches
     counts = minibatch_counts(config.num_envs, config.num_steps, config.minibatch_scheme)
-    near = min(counts, key=lambda count: abs(math.log(count / wanted)))
-    return Suggestion("num_minibatches", config.num_minibatches, near)
+    within = [count for count in counts if low <= count <= high] or counts
+    return Suggestion("num_minibatches", now, min(within, key=lambda count: abs(math.log(count / now))))
 
 
 def minibatch_count(config: Config, facts: Facts) -> Finding:
@@ -114,7 +113,7 @@ def minibatch_count(config: Config, facts: Facts) -> Finding:
     text = f"num_minibatches {count}: {low} to {high} per rollout are common."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient: no ratio corrects for them.", FOLKLORE)
-    return verdict(name, low <= count <= high, text, FOLKLORE, recut(config, min(max(count, low), high)))
+    return verdict(name, low <= count <= high, text, FOLKLORE, recut(config, low, high))
 
 
 def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
@@ -122,13 +121,13 @@ def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
     text = f"num_minibatches {count}: at least 4 to 10 per epoch (8192 samples in 256s make 32)."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient.", FOLKLORE)
-    return verdict(name, count >= COUNT[0], text, FOLKLORE, recut(config, COUNT[0]))
+    return verdict(name, count >= COUNT[0], text, FOLKLORE, recut(config, low=COUNT[0]))
 
 
 def minibatch_size(config: Config, facts: Facts) -> Finding:
     size, (low, high) = config.geometry.optimization_batch, SIZE
     text = f"{size:,} samples per minibatch, {low} to {high} to start with."
-    change = recut(config, config.geometry.iteration_batch / (low if size < low else high))
+    change = recut(config, config.geometry.iteration_batch / high, config.geometry.iteration_batch / low)
     return verdict("minibatch-size", low <= size <= high, text, FOLKLORE, change)
 
 
@@ -139,7 +138,7 @@ def minibatch_for_actions(config: Config, facts: Facts) -> Finding:
         return Finding(name, "note", text, FOLKLORE)
     least = PER_ACTION * facts.action_dim
     text = f"{size:,} samples per minibatch, at least {PER_ACTION} x {facts.action_dim} actions = {least} asked for."
-    return verdict(name, size >= least, text, FOLKLORE, recut(config, config.geometry.iteration_batch / least))
+    return verdict(name, size >= least, text, FOLKLORE, recut(config, high=config.geometry.iteration_batch / least))
 
 
 def envs_per_minibatch(config: Config) -> float:
@@ -190,7 +189,7 @@ def critical_batch(config: Config, facts: Facts) -> Finding:
     if limit is None:
         return Finding(name, "note", "the critical batch size was not given; it would outrank the folklore.", MEASURED)
     text = f"optimization batch {size:,}, critical batch {limit:,.4g}: {1 + size / limit:.2f} times the samples needed."
-    change = recut(config, 2 * config.geometry.iteration_batch / limit)
+    change = recut(config, low=2 * config.geometry.iteration_batch / limit)
     return verdict(name, size <= limit / 2, text, MEASURED, change)
 
 
