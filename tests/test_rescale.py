@@ -283,7 +283,7 @@ QUIET = PAPER.replace(policy_iterations_per_phase=0)
         (dict(), dict(factor=1 / 16, use=["malladi"]), ["malladi", "beta1 breaks above 10", "16-fold"]),
         (dict(), dict(factor=0.25), ["advantage decay 0", "65,536", "262,144"]),
         (dict(staleness=4), dict(factor=4), ["staleness=4", "65,536", "262,144", "staleness=16"]),
-        (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2 times"]),
+        (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2-fold"]),
     ],
 )
 def test_warnings_where_the_theory_stops(changes: dict, target: dict[str, Any], words: list[str]) -> None:

@@ -127,10 +127,11 @@ def advantage_decay(config: Config) -> float:
 
 
 def _proximal_reason(before: Config, after: Config) -> str:
+    if before.proximal_policy != "ewma":
+        return f"not in use: proximal_policy is {before.proximal_policy}"
     steps = [center_of_mass(c.hypers.beta_prox) for c in (before, after)]
     age = before.geometry.proximal_age(before.hypers.beta_prox)
-    unused = "" if before.proximal_policy == "ewma" else f"; not in use, proximal_policy is {before.proximal_policy}"
-    return f"{steps[0]:.4g} -> {steps[1]:.4g} gradient steps, so {age:,.0f} environment steps old{unused}"
+    return f"{steps[0]:.4g} -> {steps[1]:.4g} gradient steps, so {age:,.0f} environment steps old"
 
 
 def _advantage_reason(before: Config, after: Config) -> str:

@@ -153,7 +153,7 @@ def show_answer(answer: Any) -> None:
     for about, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
-        (f"to be seen to elsewhere, {title} has no setting for it", values),
+        (f"not said above, {title} has no setting for it", values),
     ):
         if words:
             out.print()

@@ -98,7 +98,7 @@ def from_settings(
     if algo not in library.algorithms:
         known = ", ".join(library.algorithms)
         raise UsageError(f"algo={algo!r} cannot be read from {library.title}: use {known}.")
-    ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo} | ({"env": env} if env else {})
+    ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or "unnamed"}
     replaced = dict(overrides or {})
     for key in library.algorithms[algo]:
         value = _raw(library.algorithms[algo], settings, key.names[0])

@@ -100,7 +100,7 @@ def _grad_clip() -> Key:
 PPO = (
     _as_is("num_env_runners num_workers num_rollout_workers", 2),
     _as_is("num_learners", 0),
-    Key(("env",), ("env",), "CartPole-v1", lambda v, known: {"env": str(v)}, lambda config, old, known: config.env),
+    Key(("env",), ("env",), "unnamed", lambda v, known: {"env": str(v)}, lambda config, old, known: config.env),
     _envs(),
     _train_batch(),
     _minibatch(),

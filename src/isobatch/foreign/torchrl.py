@@ -56,7 +56,7 @@ PPO = (
     Key(
         ("env.env_name",),
         ("env",),
-        "HalfCheetah-v4",
+        "unnamed",
         lambda value, known: {"env": str(value)},
         lambda config, old, known: config.env,
     ),
