@@ -128,6 +128,8 @@ def test_what_a_library_cannot_say_is_said(capsys: pytest.CaptureFixture[str]) -
         (["rescale", "--factor", "2", "--from-rllib", __file__], ["not valid YAML"]),
         (["rescale", "--factor", "2", "--from-zoo", "a", "--from-skrl", "b"], ["cannot go together"]),
         (["rescale", "--factor", "2", "--from-zoo", "a", "--config", "b"], ["cannot go together"]),
+        (["rescale", "--factor", "2", "--from-zoo", "a", "--stale-objective", "recent"], ["cannot go together"]),
+        (["rescale", "--factor", "2", "--devices", "2"], ["--devices 2", "--to-devices"]),
         (["rescale", "--factor", "2", "--from-zoo", str(SAMPLE)], ["--algo ppo"]),
         (["rescale", "--factor", "2", "--out", "/dev/null/x"], ["--out", "cannot be written"]),
         (["advise", "nowhere"], ["nowhere", "holds no run"]),

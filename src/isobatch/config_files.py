@@ -56,14 +56,18 @@ def load_config(path: Path, base: Config | None = None) -> Config:
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
+    return parse_mapping(read_text(path, "--config"), f"config={str(path)!r}")
+
+
+def parse_mapping(text: str, name: str) -> dict[str, Any]:
+    """The mapping in a YAML text; `name` is what to call it in a complaint."""
     try:
-        mapping = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UsageError(f"config={str(path)!r} cannot be read ({error.strerror}): check the path.") from None
+        mapping = yaml.safe_load(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise UsageError(f"config={str(path)!r} is not valid YAML{line}: use lines of `name: value`.") from None
+        raise UsageError(f"{name} is not valid YAML{line}: use lines of `name: value`.") from None
     if not isinstance(mapping, dict):
-        raise UsageError(f"config={str(path)!r} is not a mapping: use lines of `name: value`.")
-    return {str(name): value for name, value in mapping.items()}
+        kind = {list: "a list", str: "a text", type(None): "empty"}.get(type(mapping), f"a {type(mapping).__name__}")
+        raise UsageError(f"{name} is not a mapping but {kind}: use lines of `name: value`.")
+    return {str(key): value for key, value in mapping.items()}

@@ -25,6 +25,7 @@ from isobatch.parsing import parse_value
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
 FACTS = {
     "action_dim": (int, "N", "numbers in an action, or actions to choose from"),
+    "cores": (int, "N", "cores of the processor (default: those of this machine)"),
     "critical_batch": (float, "B", "critical batch size, if measured"),
     "env_seconds": (float, "S", "time of one step of one environment"),
     "update_seconds": (float, "S", "time of one gradient step"),
@@ -45,7 +46,8 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     config, metrics = subject(args)
     facts = {name: getattr(args, name) for name in (*FACTS, "continuous")}
-    advice = advise(config, known_facts(config, cores=len(os.sched_getaffinity(0)), **facts), metrics)
+    facts["cores"] = args.cores or os.cpu_count()
+    advice = advise(config, known_facts(config, **facts), metrics)
     if args.plot:
         from isobatch.geometry_plot import plot_geometry
 

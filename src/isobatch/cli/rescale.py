@@ -29,7 +29,7 @@ TARGETS = {
 }
 SOURCES = {
     "zoo": ("FILE", "Stable-Baselines3 settings as rl-zoo3 keeps them (with --env, and --algo unless the file says)"),
-    "cleanrl": ("FLAGS", "CleanRL command line, in quotes"),
+    "cleanrl": ("FLAGS", "a CleanRL command line, in quotes"),
     "rllib": ("FILE", "RLlib PPO settings"),
     "torchrl": ("FILE", "TorchRL PPO settings"),
     "skrl": ("FILE", "skrl PPO settings (with --num-envs)"),
@@ -43,7 +43,7 @@ def add_flags(parser: Parser) -> None:
         group.add_argument(flag, dest=f"to_{name}", type=_number(f"to_{name}", int), metavar="N", help=about)
     group.add_argument("--factor", type=_number("factor", float), metavar="C", help="divide both batches by this")
     group.add_argument(
-        "--devices", type=_number("devices", int), default=1, metavar="N", help="devices before, for --to-devices [1]"
+        "--devices", type=_number("devices", int), metavar="N", help="devices before, for --to-devices [1]"
     )
     group = parser.add_argument_group("how")
     names = ", ".join(RULES)
@@ -63,11 +63,13 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     source = foreign_from(args)
+    if args.devices is not None and args.to_devices is None:
+        raise UsageError(f"--devices {args.devices} says how many there were: add --to-devices, or leave it out.")
     result = rescale(
         source.config if source else config_from(args),
         **{name: getattr(args, f"to_{name}") for name in TARGETS},
         factor=args.factor,
-        devices_before=args.devices,
+        devices_before=1 if args.devices is None else args.devices,
         use=args.use,
         without=args.without,
         critical_batch=args.critical_batch,
@@ -91,8 +93,9 @@ def foreign_from(args: argparse.Namespace) -> Any:
         return None
     if len(named) > 1:
         raise UsageError(f"--from-{named[0]} and --from-{named[1]} cannot go together: give one of them.")
-    if args.config is not None:
-        raise UsageError(f"--config and --from-{named[0]} cannot go together: give one of them.")
+    for flag in ("config", "stale_objective"):
+        if getattr(args, flag, None) is not None:
+            raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
     from isobatch import foreign
 
     name, source = named[0], getattr(args, f"from_{named[0]}")

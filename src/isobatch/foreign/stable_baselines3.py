@@ -14,13 +14,12 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from isobatch.config import Config
+from isobatch.config_files import parse_mapping
 from isobatch.errors import UsageError, near_matches
 from isobatch.foreign.keys import Key, Known, choice, minibatch_count, number, whole
 from isobatch.foreign.library import Library
-from isobatch.foreign.yaml_text import parse_mapping
+from isobatch.foreign.yaml_text import render_flat
 from isobatch.parsing import parse_value
 
 LINEAR = "lin_"
@@ -159,7 +158,7 @@ A2C = (
 
 def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     """A zoo file (environment -> settings), or the settings of one environment alone."""
-    mapping = parse_mapping(text)
+    mapping = parse_mapping(text, "the text")
     if any(name in mapping for key in (*PPO, *A2C) for name in key.names):
         return mapping, env
     if env is None:
@@ -173,8 +172,7 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
 
 
 def render(settings: Mapping[str, Any], env: str | None) -> str:
-    whole_text = {env: dict(settings)} if env else dict(settings)
-    return yaml.safe_dump(whole_text, sort_keys=False, default_flow_style=False, width=10_000)
+    return render_flat({env: dict(settings)} if env else settings, env)
 
 
 LIBRARY = Library(
