@@ -80,9 +80,12 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.out, text)
     if args.json:
         console.print_json(result.to_json() | (_foreign_json(answer) if answer else {}))
+        return 0
+    show(result)
+    if answer:
+        show_answer(answer)
     else:
-        show(result)
-        show_answer(answer) if answer else show_settings(result.after, text)
+        show_settings(result.after, text)
     return 0
 
 
