@@ -49,11 +49,11 @@ def refreshed(page: str) -> str:
 
 def main(words: list[str]) -> int:
     stale = []
-    for path in sorted(DOCS.glob("*.md")):
+    for path in sorted(DOCS.rglob("*.md")):
         old = path.read_text()
         new = refreshed(old)
         if new != old:
-            stale.append(path.name)
+            stale.append(str(path.relative_to(DOCS)))
             if "--check" not in words:
                 path.write_text(new)
     if stale:
