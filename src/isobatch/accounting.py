@@ -9,6 +9,7 @@ from isobatch.geometry import center_of_mass
 def batch_accounting(config: Config) -> list[tuple[str, str]]:
     """Label and sentence for each quantity, in the order of the way of the data."""
     g, hypers = config.geometry, config.hypers
+    updates = config.num_iterations - config.staleness
     lines = [
         ("iteration batch", f"{g.num_envs:,} environments x {g.num_steps:,} steps = {g.iteration_batch:,} steps"),
         (
@@ -18,7 +19,7 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
         (
             "gradient steps",
             f"{g.num_minibatches:,} minibatches x {g.update_epochs} epoch{'s' if g.update_epochs > 1 else ''} "
-            f"= {g.gradient_steps:,} per iteration, {g.gradient_steps * config.num_iterations:,} in all",
+            f"= {g.gradient_steps:,} per iteration, {g.gradient_steps * updates:,} in all",
         ),
     ]
     if config.proximal_policy == "ewma":

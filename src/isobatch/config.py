@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.geometry import Geometry, divisors
+from isobatch.geometry import Geometry, minibatch_counts
 from isobatch.parsing import parse_value
 
 INF = float("inf")
@@ -283,12 +283,14 @@ class Config:
                 f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
                 f"phases of {self.geometry.phase_batch} steps: use total_timesteps={steps}."
             )
-        fitting = divisors(self.geometry.iteration_batch)
-        if self.minibatch_scheme == "shuffle" and self.aux_minibatches not in fitting:
+        rows = phase * self.num_envs
+        fitting = [n // phase for n in minibatch_counts(rows, self.num_steps, self.minibatch_scheme) if n % phase == 0]
+        if self.aux_minibatches not in fitting:
             near = sorted(fitting, key=lambda n: abs(n - self.aux_minibatches))[:4]
             raise UsageError(
-                f"aux_minibatches={self.aux_minibatches} does not evenly divide the iteration batch of "
-                f"{self.geometry.iteration_batch} samples: use {' or '.join(map(str, sorted(near)))}."
+                f"aux_minibatches={self.aux_minibatches} does not evenly cut the samples of a phase (num_envs "
+                f"{self.num_envs} x num_steps {self.num_steps}, {self.minibatch_scheme}): "
+                f"use {' or '.join(map(str, sorted(near)))}."
             )
 
     @property

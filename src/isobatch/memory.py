@@ -16,10 +16,13 @@ SHARE = 0.9  # of the available memory that may be used
 
 
 def phase_bytes(config: Config, env: Environment, num_seeds: int) -> int:
-    """Bytes of the iterations that auxiliary phases wait for: observations, value targets, old distributions."""
+    """Bytes of the iterations that an auxiliary phase needs: observations twice, value targets, old distributions.
+
+    Twice, because the phase is rearranged into rows of all its environments while it is used.
+    """
     size = 4 if config.normalize_observations else np.dtype(env.obs_dtype).itemsize
     numbers = env.action_space.n if isinstance(env.action_space, Discrete) else 2 * len(env.action_space.low)
-    per_step = size * int(np.prod(env.obs_shape)) + 4 + 4 * numbers
+    per_step = 2 * size * int(np.prod(env.obs_shape)) + 4 + 4 * numbers
     return num_seeds * config.geometry.phase_batch * per_step
 
 

@@ -41,6 +41,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         learning_rate=7e-4,
         gae_lambda=1.0,
         ent_coef=0.0,
+        vf_coef=1.0,
         advantage_norm="none",
     ),
     # Williams 1992: whole episodes, reward-to-go, a learned baseline.
@@ -52,15 +53,56 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         update_epochs=1,
         gae_lambda=1.0,
         ent_coef=0.0,
+        vf_coef=0.1,
+        advantage_norm="none",
         aggregation="timestep",
     ),
 }
 
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "CartPole-v1": dict(total_timesteps=500_000, learning_rate=2.5e-3, lr_schedule="linear"),
+    "Acrobot-v1": dict(
+        total_timesteps=1_000_000,
+        num_envs=16,
+        num_steps=256,
+        num_minibatches=16,
+        learning_rate=1e-3,
+        lr_schedule="linear",
+        ent_coef=0.0,
+        normalize_observations=True,
+        normalize_rewards=True,
+    ),
+    # Rewards are dense and the horizon short: a small gamma is most of the trick.
+    "Pendulum-v1": dict(
+        total_timesteps=500_000,
+        num_envs=8,
+        num_steps=256,
+        num_minibatches=16,
+        update_epochs=10,
+        learning_rate=1e-3,
+        lr_schedule="linear",
+        gamma=0.9,
+        ent_coef=0.0,
+        normalize_rewards=True,
+    ),
+    # The goal is found by chance first: many steps between updates, and a long horizon.
+    "MountainCarContinuous-v0": dict(
+        total_timesteps=1_000_000,
+        num_envs=16,
+        num_steps=1024,
+        num_minibatches=16,
+        learning_rate=1e-3,
+        lr_schedule="linear",
+        gamma=0.999,
+        ent_coef=0.0,
+        normalize_observations=True,
+        normalize_rewards=True,
+    ),
 }
 
-FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {}
+FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
+    ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_steps=500, learning_rate=5e-3),
+}
 
 
 STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
@@ -84,7 +126,7 @@ def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | N
 def with_stale_objective(config: Config, name: str) -> Config:
     """recent: both are the recent policy (biased); decoupled: importance behavior, proximal recent; behavior: both.
 
-    An averaged proximal policy stays what it is under `recent` and `decoupled`: it is a recent policy.
+    An averaged or log-linear proximal policy stays what it is under `recent` and `decoupled`.
     """
     if name not in STALE_OBJECTIVES:
         raise UsageError(f"stale_objective={name!r} is unknown: use one of {', '.join(STALE_OBJECTIVES)}.")
@@ -93,7 +135,7 @@ def with_stale_objective(config: Config, name: str) -> Config:
             f"stale_objective={name!r} needs an objective with a ratio, and {config.algo} has none: use ppo, ppo-ewma, "
             "ppg or ppg-ewma."
         )
-    recent = "ewma" if config.proximal_policy == "ewma" else "recent"
+    recent = config.proximal_policy if config.proximal_policy in ("ewma", "loglinear") else "recent"
     return config.replace(
         importance_policy="recent" if name == "recent" else "behavior",
         proximal_policy="behavior" if name == "behavior" else recent,

@@ -73,8 +73,12 @@ def collect(
     obs_clip: Float[Array, ""] | float,
     num_steps: int,
     key: Key[Array, ""],
+    whole_episodes: bool = False,
 ) -> tuple[EnvCarry, Segment, Episodes, Array]:
-    """Run the policy for T steps. Also returns the raw observations, for the normaliser to learn from."""
+    """Run the policy for T steps. Also returns the raw observations, for the normaliser to learn from.
+
+    With `whole_episodes` only those episodes count that `complete_episodes` uses.
+    """
     num_envs = carry.episode_return.shape[0]
     see = normalizer(obs_moments, obs_clip)
 
@@ -116,7 +120,11 @@ def collect(
         next_value=next_value,
         time_limit=env.max_steps,
     )
-    return last, segment, Episodes(*(jnp.sum(e, dtype=jnp.float32) for e in ended)), raw_obs
+    counted = ended[0]
+    if whole_episodes:
+        counted = counted & complete_episodes(after.terminated | after.truncated, env.max_steps)[1]
+    sums = (jnp.sum(jnp.where(counted, e, 0), dtype=jnp.float32) for e in ended)
+    return last, segment, Episodes(*sums), raw_obs
 
 
 def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:

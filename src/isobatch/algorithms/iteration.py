@@ -32,7 +32,14 @@ def iterate(
     if config.complete_episodes:
         envs = start_envs(env, config.num_envs, False, reset_key)
     envs, segment, episodes, raw_obs = collect(
-        env, state.learner.networks, envs, state.obs_moments, hypers.obs_clip, config.num_steps, rollout_key
+        env,
+        state.learner.networks,
+        envs,
+        state.obs_moments,
+        hypers.obs_clip,
+        config.num_steps,
+        rollout_key,
+        config.complete_episodes,
     )
     queue = state.queue
     if queue is not None:

@@ -57,6 +57,8 @@ def prepare(
     """Advantages, value targets and weights of a segment, and what they say about it."""
     reward, done = segment.reward, segment.terminated | segment.truncated
     if reward_scale is not None:
+        if config.complete_episodes:  # every row begins with a reset
+            reward_scale = eqx.tree_at(lambda r: r.discounted_return, reward_scale, replace_fn=jnp.zeros_like)
         reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma)
         reward = reward_scale.apply(reward, hypers.reward_clip)
     advantage = estimate_advantages(config, segment, reward, hypers)
@@ -143,8 +145,22 @@ def optimize(
     second_moment = means.pop("importance/second_moment")
     means["importance/ess"] = means["importance/mean"] ** 2 / second_moment
     means["importance/chi2"] = second_moment - 1
-    means["proximal/age"] *= config.geometry.env_steps_per_gradient_step
+    age = means["proximal/age"] if learner.proximal is not None else rollout_policy_age(config, hypers)
+    means["proximal/age"] = age * config.geometry.env_steps_per_gradient_step
     return learner, means
+
+
+def rollout_policy_age(config: Config, hypers: Hypers) -> Float[Array, ""]:
+    """Mean age, in gradient steps, of a proximal policy that the updates of a rollout share."""
+    steps = config.geometry.gradient_steps
+    since_recent = (steps - 1) / 2
+    since_behavior = since_recent + config.staleness * steps
+    ages = {
+        "recent": since_recent,
+        "behavior": since_behavior,
+        "loglinear": (1 - hypers.loglinear_alpha) * since_behavior,
+    }
+    return jnp.asarray(ages[config.proximal_policy], float)
 
 
 def gradient_step(
