@@ -212,13 +212,28 @@ def categorical_kl(p: Array, q: Array) -> float:
     return sum(x * math.log(x / y) for x, y in zip(p, q, strict=True) if x > 0)
 
 
-def normal_pdf(x: Array, mean: float, std: float) -> Array:
-    return np.exp(-0.5 * ((x - mean) / std) ** 2) / (std * math.sqrt(2 * math.pi))
+def normal_log_pdf(x: Array, mean: float, std: float) -> Array:
+    return -((x - mean) ** 2) / (2 * std**2) - math.log(std * math.sqrt(2 * math.pi))
 
 
-def integrate(f: Callable[[Array], Array], low: float, high: float, points: int = 200_001) -> float:
-    """Trapezoids: exact to rounding for smooth functions that vanish at both ends."""
-    x = np.linspace(low, high, points)
+def normal_entropy(mean: float, std: float) -> float:
+    """-integral p log p, by trapezoids over 12 standard deviations to both sides."""
+    return -_integrate(lambda x: np.exp(normal_log_pdf(x, mean, std)) * normal_log_pdf(x, mean, std), mean, std)
+
+
+def normal_kl(mean: float, std: float, other_mean: float, other_std: float) -> float:
+    """Integral of p (log p - log q), likewise."""
+
+    def integrand(x: Array) -> Array:
+        log_p, log_q = normal_log_pdf(x, mean, std), normal_log_pdf(x, other_mean, other_std)
+        return np.exp(log_p) * (log_p - log_q)
+
+    return _integrate(integrand, mean, std)
+
+
+def _integrate(f: Callable[[Array], Array], mean: float, std: float) -> float:
+    """Trapezoids are exact to rounding for a smooth function that vanishes at both ends."""
+    x = np.linspace(mean - 12 * std, mean + 12 * std, 2001)
     y = f(x)
     return float(np.sum((y[1:] + y[:-1]) * np.diff(x)) / 2)
 
