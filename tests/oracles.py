@@ -147,7 +147,8 @@ def scale_rewards(
 ) -> tuple[list[Array], float]:
     """Reference code: each segment's rewards over the standard deviation of all discounted returns so far, clipped.
 
-    `segments` are (reward, done) pairs in order; R_t = gamma R_(t-1) + r_t, from 0 with each episode. Also the variance.
+    `segments` are (reward, done) pairs in order; R_t = gamma R_(t-1) + r_t, from 0 with each episode. Also returns the
+    variance.
     """
     seen: list[float] = []
     running = np.zeros(segments[0][0].shape[1])
@@ -270,7 +271,7 @@ def rmsprop(gradients: Sequence[Array], decay: float, eps: float) -> list[Array]
 
 
 def ppg_joint_loss(aux_value: Array, value: Array, target: Array, old: Array, new: Array, beta_clone: float) -> float:
-    """Mean of 1/2 (V_aux - target)^2 + beta_clone KL[pi_old, pi] + 1/2 (V - target)^2; old and new are probabilities."""
+    """Mean of 1/2 (V_aux - target)^2 + beta_clone KL[old, new] + 1/2 (V - target)^2; old and new are probabilities."""
     total = 0.0
     for i in range(len(target)):
         total += 0.5 * (aux_value[i] - target[i]) ** 2 + 0.5 * (value[i] - target[i]) ** 2

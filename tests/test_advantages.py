@@ -1,4 +1,4 @@
-"""Generalised advantage estimation: the explicit sum over n-step returns, closed forms, terminations and truncations."""
+"""Generalised advantage estimation: the sum of n-step returns, closed forms, terminations and truncations."""
 
 import jax
 import jax.numpy as jnp
@@ -50,8 +50,8 @@ def test_perfect_values_have_no_advantage():
 
 
 def test_termination_in_mid_rollout_has_a_closed_form():
-    """A termination makes its own delta 1 + 0 - 2 = -1, all others are 0. k steps before it A = -(gamma lambda)^k; after
-    the last one A = 0."""
+    """A termination makes its own delta 1 + 0 - 2 = -1, all others are 0. k steps before it A = -(gamma lambda)^k;
+    after the last one A = 0."""
     expected = [-(0.4**2), -0.4, -1.0, -(0.4**2), -0.4, -1.0, 0.0, 0.0]
     np.testing.assert_allclose(constant_case((2, 5), ()), expected, atol=1e-12)
 
@@ -63,7 +63,7 @@ def test_a_truncation_shields_what_came_before_from_what_comes_after():
 
 
 def test_constant_reward_and_value_between_two_cuts():
-    """r = 3, V = 0 within the row and V(final observation) = 10 at the cut after step 3, gamma 0.5, lambda 1: with k steps to go
+    """r = 3, V = 0 within the row, V(final observation) = 10 at the cut after step 3, gamma 0.5, lambda 1. With k to go
     A = 3 (1 + 1/2 + ... + 1/2^(k-1)) + 10/2^k: k = 1: 8, k = 2: 7, k = 3: 6.5, k = 4: 6.25."""
     reward, value = jnp.full((4, 1), 3.0), jnp.zeros((4, 1))
     cut = jnp.array([[False], [False], [False], [True]])

@@ -52,7 +52,7 @@ def test_two_trajectories_by_hand():
 
 @given(trajectory_lists)
 def test_timestep_is_trajectory_times_n_over_the_sum_of_lengths(trajectories):
-    losses, lengths, used = lay_out(trajectories)
+    _, lengths, used = lay_out(trajectories)
     factor = len(trajectories) / sum(map(len, trajectories))
     timestep, trajectory = (compiled[kind](lengths, used, 50.0) for kind in KINDS[:2])
     np.testing.assert_allclose(timestep, factor * trajectory, rtol=1e-9)
@@ -66,7 +66,7 @@ def test_equal_lengths_make_three_of_them_proportional():
 
 
 def test_the_mean_over_random_minibatches_is_the_whole():
-    """A minibatch takes its samples' weights along: the mean over all minibatches is the aggregation of the iteration."""
+    """A minibatch takes its samples' weights along: the mean over all minibatches is the whole iteration's."""
     losses, lengths, used = lay_out([[1.0, 2.0, 3.0, 4.0, 5.0], [-1.0], [3.0, 9.0]])
     order = np.random.default_rng(0).permutation(ROOM).reshape(5, 4)
     for kind in KINDS:

@@ -92,7 +92,7 @@ def test_kl_is_positive_zero_to_itself_and_not_symmetric(which):
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_the_score_function_has_mean_zero(which):
-    """E[grad log p(a)] = 0 for a drawn from p: the identity behind every policy gradient. 40 000 draws, 5 standard errors."""
+    """E[grad log p(a)] = 0 for a drawn from p: the identity behind every policy gradient. 5 standard errors."""
     p = jax.tree.map(lambda leaf: leaf[0], both()[which][0])
     actions = jax.vmap(p.sample)(jax.random.split(jax.random.key(0), 40_000))
     scores = jax.vmap(lambda a: jax.grad(lambda dist: dist.log_prob(a))(p))(actions)

@@ -31,7 +31,7 @@ def test_epochs_repeat_data_and_add_no_environment_steps():
 
 
 def test_the_proximal_policy_s_age_is_the_same_at_every_batch_size():
-    """Section 4: 8 gradient steps of 8192 samples = 32 gradient steps of 2048, and so on (beta of the paper's ladder)."""
+    """Section 4: 8 gradient steps of 8192 samples = 32 gradient steps of 2048, and so on (the paper's ladder)."""
     for envs, beta in ((256, 8 / 9), (64, 32 / 33), (16, 128 / 129), (1, 2048 / 2049)):
         assert Geometry(envs, 256, 8, 1).proximal_age(beta) == pytest.approx(65536)
 

@@ -37,7 +37,7 @@ def test_envs_takes_whole_rows_or_chunks_of_their_time(rows, steps):
 
 
 def test_chunks_by_hand():
-    """2 rows of 4 steps, 4 minibatches: each row in two halves of its time. Samples of row 0: 0 2 4 6, of row 1: 1 3 5 7."""
+    """2 rows of 4 steps, 4 minibatches: each row in two halves. Samples of row 0: 0 2 4 6, of row 1: 1 3 5 7."""
     indices = np.asarray(minibatch_indices(jax.random.key(0), 2, 4, 4, "envs")).tolist()
     assert sorted(indices) == [[0, 2], [1, 3], [4, 6], [5, 7]]
 

@@ -34,13 +34,13 @@ def test_equals_its_closed_form(thetas, beta):
 
 
 def test_three_updates_by_hand():
-    """beta 1/2, theta = 8, 4, 2, 16: w = 1, 3/2, 7/4, 15/8; the average is (16 + 2/2 + 4/4 + 8/8)/(15/8) = 19 x 8/15."""
+    """beta 1/2, theta = 8, 4, 2, 16: w = 1, 3/2, 7/4, 15/8; theta_prox = (16 + 2/2 + 4/4 + 8/8)/(15/8) = 152/15."""
     ewma = averaged(np.array([8.0, 4.0, 2.0, 16.0]), 0.5)
     np.testing.assert_allclose([ewma.params, ewma.weight], [19 * 8 / 15, 15 / 8])
 
 
 def test_starts_at_the_initial_weights_not_at_zero():
-    """theta_0 is in the average with weight 1: without a step it is theta_0, and constant weights average to themselves."""
+    """theta_0 is in the average with weight 1: without a step it is theta_0, and constant weights stay."""
     np.testing.assert_array_equal(Ewma.start(jnp.array([3.0])).params, [3.0])
     np.testing.assert_allclose(averaged(np.full((5, 1), 3.0), 0.99).params, [3.0])
 
@@ -66,6 +66,8 @@ def test_its_age_tends_to_the_centre_of_mass():
 
 
 def test_averages_every_leaf_of_a_tree():
-    ewma = Ewma.start({"a": jnp.zeros(2), "b": jnp.ones((2, 2))}).update({"a": jnp.ones(2), "b": jnp.zeros((2, 2))}, 0.5)
+    ewma = Ewma.start({"a": jnp.zeros(2), "b": jnp.ones((2, 2))}).update(
+        {"a": jnp.ones(2), "b": jnp.zeros((2, 2))}, 0.5
+    )
     np.testing.assert_allclose(ewma.params["a"], 2 / 3)
     np.testing.assert_allclose(ewma.params["b"], 1 / 3)
