@@ -15,6 +15,7 @@ from isobatch.networks import ActorCritic, Conv, make_networks, parameter_count
 pytestmark = pytest.mark.usefixtures("float64")
 
 OBS = np.random.default_rng(0).normal(size=(4, 3))  # four observations of three numbers
+TWO_ACTIONS = Discrete(2)
 ACTIVATIONS = {
     "tanh": math.tanh,
     "relu": lambda x: max(x, 0.0),
@@ -24,7 +25,7 @@ ACTIVATIONS = {
 
 
 def networks(
-    seed: int = 0, space: Discrete | Box = Discrete(2), shape: tuple[int, ...] = (3,), **settings
+    seed: int = 0, space: Discrete | Box = TWO_ACTIONS, shape: tuple[int, ...] = (3,), **settings
 ) -> ActorCritic:
     defaults = dict(hidden_sizes="5,4", num_envs=4, num_steps=8, total_timesteps=32, num_minibatches=1)
     return make_networks(Config().replace(**(defaults | settings)), shape, space, seed)
