@@ -12,8 +12,6 @@ from isobatch.envs.probes import PROBES
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
-
 GYMNAX = [env_id for env_id in env_ids() if env_id not in PROBES]
 
 

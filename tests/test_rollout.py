@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracles
-import pytest
 
 from isobatch.config import Config
 from isobatch.envs import make_env
@@ -16,8 +15,6 @@ from isobatch.envs.spaces import Box, Discrete
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic, Dense, Policy, Torso, make_networks
 from isobatch.rollout import EnvCarry, Segment, collect, complete_episodes, start_envs
-
-pytestmark = pytest.mark.usefixtures("unoptimized")
 
 CLIP = 10.0
 # An environment that shows its clock, so that a state's value tells where it is: cut off, or ended, after 3 steps.
