@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isobatch.advice import ACTIONS, advise, known_facts
+from isobatch.advice.diagram import diagram
+from isobatch.advice.findings import Finding
+from isobatch.advice.geometry_plot import lengths, plot_geometry
+from isobatch.advice.rules_of_thumb import CHECKS, Facts, check, envs_per_minibatch
 from isobatch.config import Config
-from isobatch.diagram import diagram
 from isobatch.errors import UsageError
-from isobatch.findings import Finding
-from isobatch.geometry_plot import lengths, plot_geometry
 from isobatch.presets import ALGORITHMS, preset
-from isobatch.rules_of_thumb import CHECKS, Facts, check, envs_per_minibatch
 
 BASE = Config().replace(num_envs=64, num_steps=128, num_minibatches=32, update_epochs=1)  # 8192 samples in 256s
 PPG = BASE.replace(policy_iterations_per_phase=4, total_timesteps=32 * 8192)

@@ -10,7 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "isobatch"
-NO_JAX = ["config", "geometry", "presets", "parsing", "options", "accounting", "errors", "metrics", "config_files"]
+NO_JAX = [
+    *("config", "geometry", "presets", "parsing", "options", "accounting", "errors", "metrics", "config_files"),
+    *("rescaling", "rescaling.ladder", "advice", "advice.diagram", "foreign", "cli.main", "cli.rescale", "cli.advise"),
+]
 
 
 def plan() -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from isobatch.ladder import ladder
+from isobatch.rescaling.ladder import ladder
 
 DOCS = Path(__file__).parent.parent / "docs"
 

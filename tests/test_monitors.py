@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isobatch.config import Config
-from isobatch.findings import Finding
-from isobatch.geometry import center_of_mass, span
-from isobatch.monitors import (
+from isobatch.advice.findings import Finding
+from isobatch.advice.monitors import (
     ADVANTAGE_STD,
     CLIPFRAC,
     EWMA_STD,
@@ -25,6 +23,8 @@ from isobatch.monitors import (
     swing,
     unspoken,
 )
+from isobatch.config import Config
+from isobatch.geometry import center_of_mass, span
 
 ONE = Config().replace(update_epochs=1, proximal_policy="ewma", learning_rate=1e-3)
 SEVERAL = ONE.replace(update_epochs=4)

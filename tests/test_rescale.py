@@ -11,11 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from isobatch import rules
 from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.geometry import center_of_mass, span
-from isobatch.rescaling import Rescaled, rescale
+from isobatch.rescaling import Rescaled, rescale, rules
 
 PAPER = Config().replace(
     num_envs=256,

@@ -31,6 +31,8 @@ def learning_curves(
         if metric not in table:
             raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
         x, curves = seed_curves(table, metric, window)
+        measured = ~np.all(np.isnan(curves), axis=0)
+        x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
         label = f"{name} ({len(curves)} seeds)" if len(curves) > 1 else name
         axes.plot(x, mean, color=color, label=label, linewidth=1.8)

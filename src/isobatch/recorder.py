@@ -76,6 +76,8 @@ class Recorder:
 
     def table(self) -> Table:
         """All metrics of the run."""
+        if not self.lines:
+            return self._earlier
         table = table_of(self.columns, self.lines)
         return {n: np.concatenate([self._earlier[n], table[n]]) for n in table} if self._earlier else table
 

@@ -14,12 +14,12 @@ from typing import Any
 from rich.text import Text
 
 from isobatch.advice import Advice, advise, known_facts
+from isobatch.advice.diagram import diagram
+from isobatch.advice.findings import Finding
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given_settings
 from isobatch.config import Config
-from isobatch.diagram import diagram
 from isobatch.errors import UsageError
-from isobatch.findings import Finding
 from isobatch.parsing import parse_value
 
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     facts["cores"] = args.cores or os.cpu_count()
     advice = advise(config, known_facts(config, **facts), metrics)
     if args.plot:
-        from isobatch.geometry_plot import plot_geometry
+        from isobatch.advice.geometry_plot import plot_geometry
 
         plot_geometry(config, args.plot)
     if args.json:

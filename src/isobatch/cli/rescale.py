@@ -19,7 +19,7 @@ from isobatch.errors import UsageError
 from isobatch.parsing import parse_value
 from isobatch.presets import changed_settings
 from isobatch.rescaling import Rescaled, rescale
-from isobatch.rules import RULES
+from isobatch.rescaling.rules import RULES
 
 TARGETS = {
     "num_envs": "environments, of all devices together",

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isobatch.cautions import cautions
 from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
-from isobatch.rules import RULES, Rule
-from isobatch.targets import Target, resolve
+from isobatch.rescaling.cautions import cautions
+from isobatch.rescaling.rules import RULES, Rule
+from isobatch.rescaling.targets import Target, resolve
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The ladder of Hilton, Cobbe & Schulman (2021): their base batch divided by 4, four times, computed by `rescale`.
 
-`python -m isobatch.ladder` prints it as a table for the documentation.
+`python -m isobatch.rescaling.ladder` prints it as a table for the documentation.
 """
 
 from __future__ import annotations

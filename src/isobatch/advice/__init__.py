@@ -9,11 +9,11 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from isobatch.advice.findings import Conflict, Finding, settle
+from isobatch.advice.monitors import Metrics, monitor
+from isobatch.advice.rules_of_thumb import Facts, check
 from isobatch.config import Config
-from isobatch.findings import Conflict, Finding, settle
-from isobatch.monitors import Metrics, monitor
 from isobatch.rescaling import describe
-from isobatch.rules_of_thumb import Facts, check
 
 # Numbers in an action, or actions to choose from, and whether they are continuous: known without making the
 # environment, which would load JAX.

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.config import Config
-from isobatch.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.geometry import minibatch_counts
 
 FOLKLORE = "folklore: rules of thumb"

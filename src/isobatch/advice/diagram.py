@@ -6,7 +6,7 @@ import random
 
 from isobatch.config import Config
 from isobatch.geometry import center_of_mass, span
-from isobatch.rules import advantage_decay
+from isobatch.rescaling.rules import advantage_decay
 
 SHADES = "█▓▒░"
 WIDTH = 44  # characters of a rollout row

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist, fmean
 
+from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.config import Config
-from isobatch.findings import Conflict, Finding, Suggestion, verdict
-from isobatch.rules import advantage_decay, center_of_mass_times, span_times
+from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 
 Metrics = Mapping[str, Sequence[float]]
 

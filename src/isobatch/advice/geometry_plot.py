@@ -14,7 +14,7 @@ from typing import Any
 
 from isobatch.config import Config
 from isobatch.geometry import span
-from isobatch.rules import advantage_decay
+from isobatch.rescaling.rules import advantage_decay
 
 ROWS, CELLS = 8, 16  # environments and time steps that are drawn at most
 BLOCKS = 8  # minibatches that are drawn at most

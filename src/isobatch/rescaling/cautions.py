@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from isobatch.config import Config
 from isobatch.geometry import span
-from isobatch.rules import advantage_decay, center_of_mass_times
+from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
 
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
