@@ -1,10 +1,13 @@
 """Shared by all tests: shapes are checked at run time, and programs compile quickly rather than run fast."""
 
 import os
+from collections.abc import Iterator
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # also for the processes that tests start
 
 import jax
+import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 jax.config.update("jax_num_cpu_devices", 2)
@@ -15,3 +18,14 @@ ROOMS = (
     "state algorithms envs program evaluation checkpoints"
 )
 install_import_hook([f"isobatch.{room}" for room in ROOMS.split()], "typecheck.check")
+
+# The same examples in every run, and no deadline: the first example compiles.
+settings.register_profile("isobatch", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.load_profile("isobatch")
+
+
+@pytest.fixture(scope="module")
+def float64() -> Iterator[None]:
+    """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""
+    with jax.enable_x64(True):
+        yield

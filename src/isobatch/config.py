@@ -316,7 +316,7 @@ class Config:
     @property
     def static(self) -> Config:
         """This config with default hypers: equal for runs that share one compiled program."""
-        return dataclasses.replace(self, hypers=Hypers())
+        return dataclasses.replace(self, hypers=Hypers(gae_lambda=1.0))  # 1: without a baseline nothing else is valid
 
     def to_dict(self) -> dict[str, Any]:
         """One flat mapping of every field, ready for YAML and JSON."""

@@ -36,11 +36,15 @@ class Moments(eqx.Module):
         total = old + count
         mean, variance = jnp.mean(sample, axes, where=used), jnp.var(sample, axes, where=used)
         shift = mean - self.mean
-        return Moments(
+        updated = Moments(
             mean=self.mean + shift * (count / total),
             variance=(old * self.variance + count * variance) / total + shift**2 * (old / total) * (count / total),
             weight=total,
         )
+        if used is None:
+            return updated
+        # Of no samples there is no mean: a minibatch of whole-episode data may hold none that is used.
+        return jax.tree.map(lambda new, before: jnp.where(count > 0, new, before), updated, self)
 
     def normalize(self, sample: Float[Array, "..."], eps: Scalar) -> Float[Array, "..."]:
         """(sample - mean) / (standard deviation + eps)."""

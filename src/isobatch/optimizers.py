@@ -16,7 +16,7 @@ def make_optimizer(config: Config, hypers: Hypers) -> optax.GradientTransformati
         case "adam":
             precondition = optax.scale_by_adam(b1=hypers.beta1, b2=hypers.beta2, eps=hypers.optimizer_eps)
         case "rmsprop":
-            precondition = optax.scale_by_rms(decay=hypers.beta2, eps=hypers.optimizer_eps)
+            precondition = optax.scale_by_rms(decay=hypers.beta2, eps=hypers.optimizer_eps, eps_in_sqrt=False)
         case "sgd":
             precondition = optax.identity()
     return optax.flatten(optax.chain(optax.clip_by_global_norm(hypers.max_grad_norm), precondition))
