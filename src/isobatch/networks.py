@@ -76,7 +76,7 @@ class Conv(eqx.Module):
         size = self.weight.shape[0]
         height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
         shifts = [x[..., i : i + height, j : j + width, :] for i in range(size) for j in range(size)]
-        return jnp.concatenate(shifts, axis=-1) @ self.weight.reshape(-1, self.weight.shape[-1]) + self.bias
+        return matmul(jnp.concatenate(shifts, axis=-1), self.weight.reshape(-1, self.weight.shape[-1])) + self.bias
 
 
 class Torso(eqx.Module):
