@@ -6,12 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isobatch.advice import advise as advise
     from isobatch.config import Config as Config
     from isobatch.config import Hypers as Hypers
     from isobatch.errors import RunError as RunError
     from isobatch.errors import UsageError as UsageError
     from isobatch.geometry import Geometry as Geometry
     from isobatch.presets import preset as preset
+    from isobatch.rescaling import Rescaled as Rescaled
+    from isobatch.rescaling import rescale as rescale
     from isobatch.trainer import Result as Result
     from isobatch.trainer import train as train
 
@@ -23,6 +26,9 @@ _HOMES = {
     "RunError": "errors",
     "UsageError": "errors",
     "preset": "presets",
+    "rescale": "rescaling",
+    "Rescaled": "rescaling",
+    "advise": "advice",
     "Result": "trainer",
     "train": "trainer",
 }

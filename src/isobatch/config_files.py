@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,29 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def dump_config(config: Config) -> str:
-    return yaml.safe_dump(config.to_dict(), sort_keys=False)
+    return dump_settings(config.to_dict())
+
+
+def dump_settings(settings: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(settings), sort_keys=False)
+
+
+def read_text(path: Path, flag: str) -> str:
+    """A file that a flag names."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that a person asked for."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text)
+    except OSError as error:
+        raise UsageError(f"--out {str(path)!r} cannot be written ({error.strerror}): name another place.") from None
 
 
 def load_config(path: Path, base: Config | None = None) -> Config:
@@ -33,14 +56,18 @@ def load_config(path: Path, base: Config | None = None) -> Config:
 
 def load_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
+    return parse_mapping(read_text(path, "--config"), f"config={str(path)!r}")
+
+
+def parse_mapping(text: str, name: str) -> dict[str, Any]:
+    """The mapping in a YAML text; `name` is what to call it in a complaint."""
     try:
-        mapping = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UsageError(f"config={str(path)!r} cannot be read ({error.strerror}): check the path.") from None
+        mapping = yaml.safe_load(text)
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise UsageError(f"config={str(path)!r} is not valid YAML{line}: use lines of `name: value`.") from None
+        raise UsageError(f"{name} is not valid YAML{line}: use lines of `name: value`.") from None
     if not isinstance(mapping, dict):
-        raise UsageError(f"config={str(path)!r} is not a mapping: use lines of `name: value`.")
-    return {str(name): value for name, value in mapping.items()}
+        kind = {list: "a list", str: "a text", type(None): "empty"}.get(type(mapping), f"a {type(mapping).__name__}")
+        raise UsageError(f"{name} is not a mapping but {kind}: use lines of `name: value`.")
+    return {str(key): value for key, value in mapping.items()}

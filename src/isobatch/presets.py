@@ -98,3 +98,10 @@ def with_stale_objective(config: Config, name: str) -> Config:
         importance_policy="recent" if name == "recent" else "behavior",
         proximal_policy="behavior" if name == "behavior" else recent,
     )
+
+
+def changed_settings(config: Config) -> dict[str, Any]:
+    """Algorithm, environment, and the settings in which `config` differs from their preset: `preset(**these)`."""
+    usual = preset(config.algo, config.env).to_dict()
+    named = {"algo": config.algo, "env": config.env}
+    return named | {name: value for name, value in config.to_dict().items() if value != usual[name]}

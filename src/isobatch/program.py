@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,7 +43,6 @@ class Program:
 
     call: Any
     names: tuple[str, ...]
-    compile_seconds: float
 
     def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
         """Advance from `iteration` by `rows` rows. The states passed in are used up."""
@@ -92,10 +90,20 @@ def stack_hypers(hypers: list[Hypers]) -> Hypers:
     return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.result_type(float)), *hypers)
 
 
-def compile_program(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
-    """Compile `config` for states and hyperparameters of this shape."""
-    start = time.perf_counter()
-    env, structure = make_env(config.env), config.static
+_PROGRAMS: dict[tuple, Program] = {}
+
+
+def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+    """The program of a config for so many seeds: compiled once, and kept for every run that shares it."""
+    key = (config.static, states.iteration.shape[0], log_interval)
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = compile_program(config.static, states, hypers, log_interval)
+    return _PROGRAMS[key]
+
+
+def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+    """Compile a config for states and hyperparameters of this shape."""
+    env = make_env(structure.env)
     one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
     _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one, jnp.int32(0))
     names = (*sorted(metrics), *EPISODES)
@@ -125,7 +133,7 @@ def compile_program(config: Config, states: TrainState, hypers: Hypers, log_inte
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None))
     zero = jnp.int32(0)
     compiled = jitted.lower(states, hypers, zero, zero).compile()
-    return Program(compiled, names, time.perf_counter() - start)
+    return Program(compiled, names)
 
 
 def advance_rows(

@@ -17,7 +17,7 @@ from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
 from isobatch.options import Options
-from isobatch.program import MAX_ROWS, Program, compile_program, initial_states, use_cores
+from isobatch.program import MAX_ROWS, Program, initial_states, program_for, use_cores
 from isobatch.recorder import Recorder, check_extras
 from isobatch.run_directory import RunDirectory
 from isobatch.state import TrainState
@@ -100,7 +100,9 @@ def train(
     directory = None if run_dir is None else open_directory(Path(run_dir), config, choices, resume)
     with Recorder(directory, config, choices) as recorder, stop_signals() as stopped:
         iteration, states = recorder.restore(states, say) if resume else (0, states)
-        program = compile_program(config, states, hypers, choices.line_iterations(config.num_iterations))
+        clock = time.perf_counter()
+        program = program_for(config, states, hypers, choices.line_iterations(config.num_iterations))
+        compile_seconds = time.perf_counter() - clock
         start, clock = iteration, time.perf_counter()
         loop = Loop(config, choices, program, hypers, recorder, watch, stopped)
         states, iteration = loop.run(states, start)
@@ -119,7 +121,7 @@ def train(
         states=states,
         env_steps=iteration * batch,
         steps_per_second=(iteration - start) * batch * num_seeds / seconds,
-        compile_seconds=program.compile_seconds,
+        compile_seconds=compile_seconds,
         interrupted=interrupted,
     )
 

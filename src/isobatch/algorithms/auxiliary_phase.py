@@ -43,7 +43,7 @@ def auxiliary_phase(
     )
     count = config.aux_minibatches * iterations
 
-    def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, Metrics]:
+    def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
         indices = minibatch_indices(key, iterations * envs, steps, count, config.minibatch_scheme)
 
         def step(learner: Learner, index: Array) -> tuple[Learner, Metrics]:

@@ -120,7 +120,7 @@ def optimize(
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
     def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
-        def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, Metrics]:
+        def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
             indices = minibatch_indices(
                 key, config.num_envs, config.num_steps, config.num_minibatches, config.minibatch_scheme
             )
@@ -161,7 +161,7 @@ def gradient_step(
     state = learner.value_optimizer if part == "value" else learner.optimizer
     updates, state = make_optimizer(config, hypers).update(gradient, state, learner.networks)
     networks = jax.tree.map(lambda p, u: p - rate * u, learner.networks, updates)
-    metrics["losses/grad_norm"] = optax.global_norm(gradient)
+    metrics["losses/grad_norm"] = optax.tree.norm(gradient)
     if part == "value":
         return eqx.tree_at(lambda l: (l.networks, l.value_optimizer), learner, (networks, state)), metrics
     proximal = None if learner.proximal is None else learner.proximal.update(networks.policy, hypers.beta_prox)

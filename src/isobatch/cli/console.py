@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -33,6 +35,23 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def text_table(columns: list[str], rows: Sequence[Sequence[str | Text]], right: tuple[int, ...] = ()) -> Table:
+    """A table whose last column is text that may run over several lines; `right` are columns of numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    last = len(columns) - 1
+    for i, column in enumerate(columns):
+        made.add_column(column, justify="right" if i in right else "left", no_wrap=i < last, overflow="fold")
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    return made
+
+
+def bullet(sentence: str, mark: str = "  - ") -> Text:
+    """A sentence with a mark before it and its later lines indented."""
+    indent = " " * (len(mark) if len(mark) < 10 else 2)
+    return Text(textwrap.fill(sentence, out.width, initial_indent=mark, subsequent_indent=indent))
 
 
 def pairs(lines: list[tuple[str, str]]) -> str:

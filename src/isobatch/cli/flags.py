@@ -32,6 +32,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As argparse does it, but a UsageError keeps its sentence: argparse makes its own of every ValueError."""
+        if callable(action.type):
+            try:
+                return action.type(arg_string)
+            except UsageError:
+                raise
+            except (TypeError, ValueError):
+                pass
+        return super()._get_value(action, arg_string)
+
     def flags(self) -> list[str]:
         return [flag for action in self._actions for flag in action.option_strings]
 

@@ -15,6 +15,8 @@ from isobatch.errors import RunError, UsageError, near_matches
 COMMANDS = {
     "train": "train an algorithm on an environment",
     "eval": "play episodes with a trained policy",
+    "rescale": "change the batch size, and let the hyperparameters follow",
+    "advise": "see where the samples go, and what to watch",
     "plot": "draw learning curves of runs",
     "verify": "train twice and compare every bit",
     "envs": "list the environments",

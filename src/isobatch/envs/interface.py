@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Bool, Float, Key
 
@@ -24,6 +24,7 @@ class Step(NamedTuple):
     truncated: Bool[Array, ""]  # it was cut off by a time limit: its future has a value
 
 
+@runtime_checkable
 class Environment(Protocol):
     @property
     def obs_shape(self) -> tuple[int, ...]: ...

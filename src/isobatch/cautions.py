@@ -1,0 +1,156 @@
+"""Where the theory behind the rescaling rules stops: one small function per limit, a sentence or nothing.
+
+Sources as in `rules`; "section" is one of Hilton, Cobbe & Schulman (2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from isobatch.config import Config
+from isobatch.geometry import span
+from isobatch.rules import advantage_decay, center_of_mass_times
+
+NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
+
+
+def several_epochs(before: Config, after: Config) -> str:
+    """Section 4: one policy epoch is required; on a small iteration batch several are training on the same data."""
+    if before.update_epochs == 1:
+        return ""
+    return (
+        f"update_epochs={before.update_epochs}: the rules are derived for one policy epoch; with more, the smaller the "
+        "iteration batch the more the later epochs repeat the same few samples. Set update_epochs=1 and tune again."
+    )
+
+
+def critical_batch_size(before: Config, after: Config, critical_batch: float | None) -> str:
+    """Section 3.1 and McCandlish et al. (2018): samples needed grow as 1 + B/B_crit."""
+    small, large = before.geometry.optimization_batch, after.geometry.optimization_batch
+    if critical_batch is None:
+        if large <= small:
+            return ""
+        return (
+            f"optimization batch {small:,} -> {large:,}: the rules hold only well under the critical batch size, which "
+            "was not given; pass critical_batch (its gradient noise scale) to have this checked."
+        )
+    worst = max(small, large)
+    if worst < NEAR_CRITICAL * critical_batch:
+        return ""
+    cost = (1 + large / critical_batch) / (1 + small / critical_batch)
+    place = "above" if worst > critical_batch else "near"
+    return (
+        f"an optimization batch of {worst:,} is {place} the critical batch size of {critical_batch:,.6g}: expect to "
+        f"need {cost:.2f} times the environment steps for the same result ((1 + B'/B_crit) / (1 + B/B_crit))."
+    )
+
+
+def proximal_age_changes(before: Config, after: Config) -> str:
+    """Section 4: without the EWMA the proximal policy is as old as the iteration batch makes it."""
+    if before.proximal_policy == "ewma" or before.objective == "policy-gradient":
+        return ""
+    old, new = before.geometry, after.geometry
+    if old.iteration_batch == new.iteration_batch:
+        return ""
+    ratio = old.optimization_batch / new.optimization_batch
+    beta = center_of_mass_times(old.gradient_steps / (1 + old.gradient_steps), ratio)
+    return (
+        f"proximal_policy={before.proximal_policy}: its age follows the iteration batch ({old.iteration_batch:,} -> "
+        f"{new.iteration_batch:,} steps), so clipping or KL penalty will act otherwise and no rule can undo it. Use "
+        f"proximal_policy=ewma, here with beta_prox={beta:.6g} (one iteration of the old size)."
+    )
+
+
+def minibatch_normalisation(before: Config, after: Config) -> str:
+    """Section 4 holds the samples behind the advantages' moments; a minibatch's own cannot be held."""
+    old, new = before.geometry.optimization_batch, after.geometry.optimization_batch
+    if before.advantage_norm != "minibatch" or old == new:
+        return ""
+    return (
+        f"advantage_norm=minibatch: advantages will be normalised over {new:,} samples instead of {old:,}, which "
+        "changes their noise. Use advantage_norm=iteration, which the rule advantage-span can hold."
+    )
+
+
+def steps_change(before: Config, after: Config) -> str:
+    """Section 6.2, footnote 4: T also sets how much is bootstrapped."""
+    t, new = before.num_steps, after.num_steps
+    if t == new or before.complete_episodes:
+        return ""
+    decay = before.hypers.gamma * before.hypers.gae_lambda
+    horizon = f"{1 / (1 - decay):.3g} steps" if decay < 1 else "without end"
+    return (
+        f"num_steps {t} -> {new}: the last steps of each rollout bootstrap from the value function, so the bias "
+        f"changes with T, most where T is not well above the horizon of the advantages, 1/(1 - gamma lambda) = "
+        f"{horizon}; gae_lambda may need attention. Changing num_envs avoids this."
+    )
+
+
+def stale_data(before: Config, after: Config) -> str:
+    """Section 5.1: staleness counts iterations; data of the same age in environment steps would need another count."""
+    old, new = before.geometry.iteration_batch, after.geometry.iteration_batch
+    if not before.staleness or old == new:
+        return ""
+    return (
+        f"staleness={before.staleness} iterations stays: data will be {before.staleness * new:,} environment steps old "
+        f"instead of {before.staleness * old:,}; for the same age use staleness={before.staleness * old / new:.4g}."
+    )
+
+
+def malladi_range(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Malladi et al. (2022): 1 - kappa (1 - beta) leaves [0, 1) when kappa > 1/(1 - beta)."""
+    growth = after.geometry.optimization_batch / before.geometry.optimization_batch
+    broken = [n for n in ("beta1", "beta2") if growth * (1 - getattr(before.hypers, n)) > 1 + 1e-12]
+    if "malladi" not in rules or not broken:
+        return ""
+    limits = " and ".join(f"{n} breaks above {1 / (1 - getattr(before.hypers, n)):.4g}" for n in broken)
+    return (
+        f"malladi is out of range: the optimization batch grows {growth:.4g}-fold and {limits}; the value was set to 0."
+    )
+
+
+def advantage_clamp(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Section 4: fewer samples than one iteration cannot be asked for."""
+    decay = advantage_decay(before)
+    factor = before.geometry.iteration_batch / after.geometry.iteration_batch
+    if "advantage-span" not in rules or before.advantage_norm not in ("iteration", "ewma"):
+        return ""
+    if span(decay) * factor > 1 - 1e-12:
+        return ""
+    wanted = span(decay) * before.geometry.iteration_batch
+    return (
+        f"advantage decay {decay:.6g} at the base: its {wanted:,.0f} samples are fewer than the new iteration batch of "
+        f"{after.geometry.iteration_batch:,}, so the decay stops at 0 and rescaling back will not restore it."
+    )
+
+
+def gradient_clip(before: Config, after: Config) -> str:
+    """McCandlish et al. (2018): E|G_B|^2 = |G|^2 + S/B, so a smaller batch has a longer gradient."""
+    ratio = before.geometry.optimization_batch / after.geometry.optimization_batch
+    limit = before.hypers.max_grad_norm
+    if limit == float("inf") or ratio == 1:
+        return ""
+    by = f"up to {max(ratio, 1 / ratio) ** 0.5:.3g}-fold"
+    how = f"grow {by} and be clipped more often" if ratio > 1 else f"shrink {by} and be clipped less often"
+    return (
+        f"max_grad_norm={limit:g} stays: gradient noise goes by 1/sqrt(batch), so norms will {how}. The paper's "
+        "reference code clips none; watch losses/grad_norm."
+    )
+
+
+def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch: float | None) -> tuple[str, ...]:
+    """Every sentence that applies, the weightiest first."""
+    if before == after:
+        return ()
+    sentences = (
+        several_epochs(before, after),
+        proximal_age_changes(before, after),
+        critical_batch_size(before, after, critical_batch),
+        advantage_clamp(before, after, rules),
+        minibatch_normalisation(before, after),
+        steps_change(before, after),
+        stale_data(before, after),
+        malladi_range(before, after, rules),
+        gradient_clip(before, after),
+    )
+    return tuple(s for s in sentences if s)

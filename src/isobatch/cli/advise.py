@@ -1,0 +1,110 @@
+"""See where the samples of a run go, how its sizes compare with rules of thumb, and what its metrics say.
+
+Takes the same flags as `isobatch train`, or the directory of a run, whose metrics are then looked at too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from isobatch.advice import Advice, advise, known_facts
+from isobatch.cli import console
+from isobatch.cli.flags import Parser, add_config, config_from, given_settings
+from isobatch.config import Config
+from isobatch.diagram import diagram
+from isobatch.errors import UsageError
+from isobatch.findings import Finding
+from isobatch.parsing import parse_value
+
+STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
+FACTS = {
+    "action_dim": (int, "N", "numbers in an action, or actions to choose from"),
+    "cores": (int, "N", "cores of the processor (default: those of this machine)"),
+    "critical_batch": (float, "B", "critical batch size, if measured"),
+    "env_seconds": (float, "S", "time of one step of one environment"),
+    "update_seconds": (float, "S", "time of one gradient step"),
+}
+
+
+def add_flags(parser: Parser) -> None:
+    parser.add_argument("run_dir", type=Path, nargs="?", metavar="RUN", help="directory of a run")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the geometry, .png .svg or .pdf")
+    for name, (kind, metavar, about) in FACTS.items():
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=_positive(name, kind), metavar=metavar, help=about)
+    parser.add_argument("--continuous", action=argparse.BooleanOptionalAction, help="actions are real numbers")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    config, metrics = subject(args)
+    facts = {name: getattr(args, name) for name in (*FACTS, "continuous")}
+    facts["cores"] = args.cores or os.cpu_count()
+    advice = advise(config, known_facts(config, **facts), metrics)
+    if args.plot:
+        from isobatch.geometry_plot import plot_geometry
+
+        plot_geometry(config, args.plot)
+    if args.json:
+        console.print_json(advice.to_json() | ({"picture": str(args.plot)} if args.plot else {}))
+    else:
+        show(advice, measured=metrics is not None)
+        if args.plot:
+            console.out.print(f"\ndrawn: {args.plot}", markup=False)
+    return 0
+
+
+def subject(args: argparse.Namespace) -> tuple[Config, Any]:
+    """The config that advice is asked about, and its metrics if it was run."""
+    if args.run_dir is None:
+        return config_from(args), None
+    if given_settings(args):
+        raise UsageError(f"run {str(args.run_dir)!r} has its own settings: give a run or settings, not both.")
+    from isobatch.run_directory import RunDirectory
+
+    directory = RunDirectory.open(args.run_dir)
+    return directory.config, directory.metrics()
+
+
+def show(advice: Advice, measured: bool) -> None:
+    out, config = console.out, advice.config
+    out.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/]\n")
+    out.print(diagram(config), markup=False)
+    if measured:
+        out.print("\n[bold]what the run's metrics say[/]")
+        out.print(_table(advice.monitors))
+    out.print("\n[bold]what rules of thumb say[/]")
+    out.print(_table(advice.checks))
+    if advice.conflicts:
+        out.print("\n[bold]where they differ[/]")
+        for conflict in advice.conflicts:
+            out.print(console.bullet(f"{conflict.winner} wins over {conflict.loser}: {conflict.why}."))
+
+
+def _table(findings: Iterable[Finding]) -> Any:
+    order = list(STYLES)
+    rows: list[list[str | Text]] = []
+    for finding in sorted(findings, key=lambda f: order.index(f.status)):
+        text = Text(finding.text)
+        if finding.suggestions:
+            text.append(f" Try {', '.join(map(str, finding.suggestions))}.", style="bold")
+        text.append(f" [{finding.source}]", style="dim")
+        rows.append([Text(finding.status, style=STYLES[finding.status]), finding.name, text])
+    return console.text_table(["", "rule", "finding"], rows)
+
+
+def _positive(name: str, kind: type) -> Any:
+    def convert(text: str) -> Any:
+        value = parse_value(name, text, kind)
+        if not 0 < value < float("inf"):
+            raise UsageError(f"{name}={text} is out of range: use a number above 0.")
+        return value
+
+    return convert

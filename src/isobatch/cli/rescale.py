@@ -1,0 +1,208 @@
+"""Change the batch size and let the other hyperparameters follow, each with its reason.
+
+The settings before come from the flags below, a YAML file or another library's file; say what to change with one of
+the --to flags or with --factor. Environments change and the rollout length and the number of minibatches stay, unless
+--to-num-steps or the rule iteration-batch-only says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from isobatch.cli import console
+from isobatch.cli.flags import Parser, add_config, config_from, given
+from isobatch.config import Config, Hypers
+from isobatch.config_files import dump_settings, read_text, write_text
+from isobatch.errors import UsageError
+from isobatch.parsing import parse_value
+from isobatch.presets import changed_settings
+from isobatch.rescaling import Rescaled, rescale
+from isobatch.rules import RULES
+
+TARGETS = {
+    "num_envs": "environments, of all devices together",
+    "num_steps": "steps per environment and iteration; environments stay",
+    "optimization_batch": "samples per gradient step",
+    "devices": "devices; each keeps its environments",
+}
+SOURCES = {
+    "zoo": ("FILE", "Stable-Baselines3 settings as rl-zoo3 keeps them (with --env, and --algo unless the file says)"),
+    "cleanrl": ("FLAGS", "a CleanRL command line, in quotes"),
+    "rllib": ("FILE", "RLlib PPO settings"),
+    "torchrl": ("FILE", "TorchRL PPO settings"),
+    "skrl": ("FILE", "skrl PPO settings (with --num-envs)"),
+}
+
+
+def add_flags(parser: Parser) -> None:
+    group = parser.add_argument_group("what to change")
+    for name, about in TARGETS.items():
+        flag = "--to-" + name.replace("_", "-")
+        group.add_argument(flag, dest=f"to_{name}", type=_number(f"to_{name}", int), metavar="N", help=about)
+    group.add_argument("--factor", type=_number("factor", float), metavar="C", help="divide both batches by this")
+    group.add_argument(
+        "--devices", type=_number("devices", int), metavar="N", help="devices before, for --to-devices [1]"
+    )
+    group = parser.add_argument_group("how")
+    names = ", ".join(RULES)
+    group.add_argument("--use", action="append", default=[], metavar="RULE", help=f"apply this rule; one of {names}")
+    group.add_argument("--without", action="append", default=[], metavar="RULE", help="leave this rule out")
+    group.add_argument(
+        "--critical-batch", type=_number("critical_batch", float), metavar="B", help="critical batch size, if measured"
+    )
+    group = parser.add_argument_group("other libraries")
+    for name, (metavar, about) in SOURCES.items():
+        group.add_argument(f"--from-{name}", dest=f"from_{name}", metavar=metavar, help=f"read {about}")
+    group.add_argument("--as", dest="library", metavar="NAME", help=f"write as one of {', '.join(SOURCES)}")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the new settings into this file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    source = foreign_from(args)
+    if args.devices is not None and args.to_devices is None:
+        raise UsageError(f"--devices {args.devices} says how many there were: add --to-devices, or leave it out.")
+    result = rescale(
+        source.config if source else config_from(args),
+        **{name: getattr(args, f"to_{name}") for name in TARGETS},
+        factor=args.factor,
+        devices_before=1 if args.devices is None else args.devices,
+        use=args.use,
+        without=args.without,
+        critical_batch=args.critical_batch,
+    )
+    answer = answer_in(args.library, result.after, source)
+    text = answer.text if answer else dump_settings(changed_settings(result.after))
+    if args.out:
+        write_text(args.out, text)
+    if args.json:
+        console.print_json(result.to_json() | (_foreign_json(answer) if answer else {}))
+        return 0
+    show(result)
+    if answer:
+        show_answer(answer)
+    else:
+        show_settings(result.after, text)
+    return 0
+
+
+def foreign_from(args: argparse.Namespace) -> Any:
+    """The settings of another library, if some were named; flags override them."""
+    named = [name for name in SOURCES if getattr(args, f"from_{name}") is not None]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise UsageError(f"--from-{named[0]} and --from-{named[1]} cannot go together: give one of them.")
+    for flag in ("config", "stale_objective"):
+        if getattr(args, flag, None) is not None:
+            raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
+    from isobatch import foreign
+
+    name, source = named[0], getattr(args, f"from_{named[0]}")
+    text = source if name == "cleanrl" else read_text(Path(source), f"--from-{name}")
+    overrides = given(args, Config, Hypers)
+    env, algo = overrides.pop("env", None), overrides.pop("algo", None)
+    if algo is None:
+        stem = Path(source).stem if name == "zoo" else "ppo"
+        algo = next((known for known in ("a2c", "ppo") if known in stem.lower()), None)
+    if algo is None:
+        raise UsageError(f"--from-zoo {source!r} does not say the algorithm: add --algo ppo or --algo a2c.")
+    try:
+        return foreign.read(foreign.library(name), text, env=env, algo=algo, overrides=overrides)
+    except UsageError as error:
+        raise UsageError(f"--from-{name} {source!r}: {error}") from None
+
+
+def answer_in(name: str | None, after: Config, source: Any) -> Any:
+    """The answer in the words of a library: the one asked for, or else the one that the settings came from."""
+    if name is None and source is None:
+        return None
+    from isobatch import foreign
+
+    return foreign.answer(after, source, foreign.library(name) if name else source.library)
+
+
+def show(result: Rescaled) -> None:
+    """What changed and why, what did not, and where the theory stops."""
+    out, after = console.out, result.after
+    out.print(f"[bold]{after.algo}[/] on [bold]{after.env}[/], batches divided by c = {result.factor:.6g}\n")
+    if result.changes:
+        rows = [[c.name, _shown(c.before), _shown(c.after), c.rule, c.reason] for c in result.changes]
+        out.print(console.text_table(["quantity", "before", "after", "rule", "why"], rows, right=(1, 2)))
+    else:
+        out.print("Nothing changes.")
+    out.print()
+    out.print(console.bullet(", ".join(held(result)), "held  "))
+    if result.warnings:
+        out.print("\n[bold]where the theory stops[/]")
+        for sentence in result.warnings:
+            out.print(console.bullet(sentence))
+    out.print()
+
+
+def show_settings(after: Config, text: str) -> None:
+    out = console.out
+    out.print("[bold]settings[/]")
+    out.print(text, markup=False)
+    out.print("[bold]flags[/]")
+    out.print(f"isobatch train {_flags(changed_settings(after))}", markup=False)
+
+
+def show_answer(answer: Any) -> None:
+    out, title = console.out, answer.library.title
+    out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
+    out.print(answer.text.rstrip("\n"), markup=False)
+    values = [f"{name}={_shown(value)}" for name, value in answer.unsaid.items()]
+    for about, words in (
+        ("kept as they were, without a counterpart here", answer.kept),
+        ("left behind, without a counterpart here", answer.left_behind),
+        (f"not said above, {title} has no setting for it", values),
+    ):
+        if words:
+            out.print()
+            out.print(console.bullet(", ".join(words), f"{about}: "))
+
+
+def held(result: Rescaled) -> list[str]:
+    """What did not change, in words."""
+    before, after = result.before, result.after
+    names = ("num_envs", "num_steps", "num_minibatches", "update_epochs")
+    same = [f"{n} {after.to_dict()[n]}" for n in names if before.to_dict()[n] == after.to_dict()[n]]
+    old, new = before.geometry, after.geometry
+    if old.optimization_batch == new.optimization_batch:
+        same.append(f"optimization batch {new.optimization_batch:,}")
+    age = [c.geometry.proximal_age(c.hypers.beta_prox) for c in (before, after)]
+    if after.proximal_policy == "ewma" and round(age[0]) == round(age[1]):
+        same.append(f"proximal age {age[0]:,.0f} steps")
+    if new.phase_batch and old.phase_batch == new.phase_batch:
+        same.append(f"phase batch {new.phase_batch:,}")
+    return same
+
+
+def _foreign_json(answer: Any) -> dict[str, Any]:
+    names = ("settings", "kept", "left_behind", "unsaid")
+    return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
+
+
+def _flags(settings: dict[str, Any]) -> str:
+    words = []
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words.append(f"{flag} {','.join(map(str, value)) if isinstance(value, list) else value}")
+    return " ".join(words)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _number(name: str, kind: type) -> Any:
+    return lambda text: parse_value(name, text, kind)

@@ -1,0 +1,113 @@
+"""The geometry of a run as a drawing in characters: environments x steps, permuted, cut, passed over."""
+
+from __future__ import annotations
+
+import random
+
+from isobatch.config import Config
+from isobatch.geometry import center_of_mass, span
+from isobatch.rules import advantage_decay
+
+SHADES = "█▓▒░"
+WIDTH = 44  # characters of a rollout row
+BOXES = 6  # minibatches that are drawn
+
+
+def diagram(config: Config) -> str:
+    """From environments to gradient steps, the numbers on the right."""
+    g = config.geometry
+    steps = g.gradient_steps * config.num_iterations
+    whole_rows = config.minibatch_scheme == "envs"
+    lines = [
+        *_rows(config),
+        _under(
+            f"T = {g.num_steps:,} steps", f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
+        ),
+        _arrow("whole environment rows" if whole_rows else "random permutation"),
+        _side(_boxes(config), f"{_count(g.num_minibatches, 'minibatch', 'es')} of {g.optimization_batch:,}"),
+        _arrow(f"x {_count(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
+        _side(
+            _count(g.gradient_steps, "gradient step") + " per iteration",
+            f"{g.env_steps_per_gradient_step:,.4g} new samples each",
+        ),
+        *_phase(config),
+        _arrow(f"x {_count(config.num_iterations, 'iteration')}"),
+        _side(f"{steps:,} gradient steps in all", f"{config.env_steps:,} environment steps"),
+        "",
+        f"  proximal policy  {_proximal(config)}",
+        f"  advantages       {_advantages(config)}",
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _rows(config: Config) -> list[str]:
+    n = config.num_envs
+    shown = list(range(1, n + 1)) if n <= len(SHADES) else [1, 2, 3, n]
+    label = max(len(f"{n:,}"), 1)
+    rows = [f"  env {k:>{label},}  {SHADES[i] * (WIDTH - label - 8)}" for i, k in enumerate(shown)]
+    if n > len(SHADES):
+        rows.insert(3, f"  {'⋮':>{label + 4}}")
+    return rows
+
+
+def _boxes(config: Config) -> str:
+    """Minibatches with the shades of the environments their samples come from."""
+    count = min(config.num_minibatches, BOXES)
+    shades = SHADES[: min(config.num_envs, len(SHADES))]
+    cells = sorted((shades * 4 * count)[: 4 * count], key=shades.index)
+    if config.minibatch_scheme == "shuffle":
+        random.Random(0).shuffle(cells)
+    boxes = ["".join(cells[4 * i : 4 * i + 4]) for i in range(count)]
+    return "  ".join(boxes) + (" …" if config.num_minibatches > BOXES else "")
+
+
+def _phase(config: Config) -> list[str]:
+    g, phase = config.geometry, config.policy_iterations_per_phase
+    if not phase:
+        return []
+    count = phase * config.aux_minibatches
+    size = g.iteration_batch // config.aux_minibatches
+    return [
+        _arrow(f"every {_count(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
+        _side(
+            f"auxiliary phase: {_count(config.aux_epochs, 'epoch')}",
+            f"of {_count(count, 'minibatch', 'es')} of {size:,}",
+        ),
+    ]
+
+
+def _proximal(config: Config) -> str:
+    g = config.geometry
+    if config.objective == "policy-gradient":
+        return "none"
+    if config.proximal_policy == "ewma":
+        mass, age = center_of_mass(config.hypers.beta_prox), g.proximal_age(config.hypers.beta_prox)
+        return f"EWMA of the weights, {mass:,.4g} gradient steps = {age:,.0f} environment steps old"
+    return f"{config.proximal_policy}, up to {g.iteration_batch:,} environment steps old"
+
+
+def _advantages(config: Config) -> str:
+    g, decay = config.geometry, advantage_decay(config)
+    if config.advantage_norm == "none":
+        return "not normalised"
+    if config.advantage_norm == "minibatch":
+        return f"normalised over each minibatch of {g.optimization_batch:,}"
+    length = span(decay)
+    word = "iteration" if length == 1 else "iterations"
+    return f"normalised over {length:,.4g} {word} = {length * g.iteration_batch:,.0f} samples"
+
+
+def _under(text: str, right: str) -> str:
+    return _side(f"└{f' {text} ':─^{WIDTH - 4}}┘", right)
+
+
+def _arrow(text: str) -> str:
+    return f"{' ' * (WIDTH // 2)}▼ {text}"
+
+
+def _side(left: str, right: str) -> str:
+    return f"  {left:<{WIDTH}}{right}"
+
+
+def _count(number: int, word: str, plural: str = "s") -> str:
+    return f"{number:,} {word}{plural if number != 1 else ''}"

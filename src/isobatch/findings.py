@@ -1,0 +1,65 @@
+"""What advice is made of: findings with source and suggested change, and which of two that differ wins."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["pass", "warn", "note"]
+"""note: does not apply, cannot be seen from what is known, or was overruled."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One setting and the value to try next."""
+
+    field: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        return f"{self.field} {_short(self.before)} -> {_short(self.after)}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check or monitor found."""
+
+    name: str
+    status: Status
+    text: str
+    source: str
+    suggestions: tuple[Suggestion, ...] = ()
+    """To be made together."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two rules that cannot both be followed."""
+
+    winner: str
+    loser: str
+    why: str
+
+
+def verdict(name: str, ok: bool, text: str, source: str, *suggestions: Suggestion) -> Finding:
+    """A check that was made: its suggestions stand only if it failed."""
+    return Finding(name, "pass" if ok else "warn", text, source, () if ok else suggestions)
+
+
+def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
+    """The findings, with the warnings that lost turned into notes."""
+    lost = {c.loser: c.winner for c in conflicts}
+
+    def judged(finding: Finding) -> Finding:
+        if finding.status != "warn" or finding.name not in lost:
+            return finding
+        text = f"{finding.text} Overruled by {lost[finding.name]}."
+        return dataclasses.replace(finding, status="note", text=text, suggestions=())
+
+    return [judged(finding) for finding in findings]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

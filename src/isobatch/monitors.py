@@ -1,0 +1,205 @@
+"""What the metrics of a run say about its settings: pure functions over a table of metrics.
+
+A table maps names to rows; with a `seed` column it holds several seeds. The bands are those of Hilton, Cobbe &
+Schulman (2021), section 6.2, where it has any. Each monitor looks at the last quarter of the rows, without those in
+which a schedule has brought the learning rate below half of its start, and suggests the next value to try, from a model
+that its docstring gives: a step to measure again after, not a promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import NormalDist, fmean
+
+from isobatch.config import Config
+from isobatch.findings import Conflict, Finding, Suggestion, verdict
+from isobatch.rules import advantage_decay, center_of_mass_times, span_times
+
+Metrics = Mapping[str, Sequence[float]]
+
+CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
+EXPLAINED, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
+EWMA_STD = "advantages/ewma_std"
+RATE = "charts/learning_rate"
+
+PAPER = "Hilton 2021, section 6.2"
+LOW_CLIP = 0.01 / 2  # "much less than 1 %" of the ratios clipped
+TARGET_CLIP = 0.01
+HIGH_CLIP = {False: 0.10, True: 0.20}  # by whether there are several policy epochs
+GUIDE_CLIP = (0.10, 0.30)  # what a guide in circulation calls healthy
+SWING = 10.0
+HIGH_KL, TARGET_KL = 0.05, 0.02
+NEAR = 16  # rows within which a rise and a fall make a swing
+LAST = 0.25  # share of the rows, at the end, that counts
+LEAST_ROWS = 4
+
+
+def clip_fraction(metrics: Metrics, config: Config) -> Finding:
+    """Share of ratios outside the clip range.
+
+    Model for the suggestion: log-ratios are normal with a spread that follows the learning rate, and the square root
+    of the proximal policy's age, so a share f is reached at a spread proportional to 1/z(f), z the upper quantile of
+    f/2.
+    """
+    name = "clip-fraction"
+    share = recent(metrics, CLIPFRAC, config)
+    if share is None or config.objective != "clip":
+        why = "not measured" if share is None else f"objective is {config.objective}, nothing is clipped"
+        return Finding(name, "note", f"clip fraction: {why}.", PAPER)
+    several = config.update_epochs > 1
+    high, epochs = HIGH_CLIP[several], "several policy epochs" if several else "one policy epoch"
+    text = f"{share:.2%} of the ratios are clipped; 1% to {high:.0%} is the range with {epochs}"
+    if share > high:
+        rate = config.hypers.learning_rate
+        change = Suggestion("learning_rate", rate, rate * _quantile(share) / _quantile(high))
+        return Finding(name, "warn", f"{text}: the learning rate is probably too high.", PAPER, (change,))
+    if share < LOW_CLIP:
+        longer = 4 if (_quantile(share) / _quantile(TARGET_CLIP)) ** 2 > 2 else 2
+        return Finding(name, "warn", f"{text}: the proximal policy is too young.", PAPER, _older(config, longer))
+    return Finding(name, "pass", f"{text}.", PAPER)
+
+
+def _quantile(share: float) -> float:
+    """z with P(|x| > z) = share, x standard normal; shares at the ends stay finite."""
+    return NormalDist().inv_cdf(1 - min(max(share, 1e-12), 0.98) / 2)
+
+
+def _older(config: Config, times: int) -> tuple[Suggestion, ...]:
+    """A proximal policy that is so many times older: by its EWMA, or by one of the iteration's length."""
+    if config.proximal_policy == "ewma":
+        beta = config.hypers.beta_prox
+        return (Suggestion("beta_prox", beta, center_of_mass_times(beta, times)),)
+    steps = config.geometry.gradient_steps
+    beta = center_of_mass_times(steps / (1 + steps), times)
+    return (
+        Suggestion("proximal_policy", config.proximal_policy, "ewma"),
+        Suggestion("beta_prox", config.hypers.beta_prox, beta),
+    )
+
+
+def advantage_swings(metrics: Metrics, config: Config) -> Finding:
+    """Largest factor by which the advantages' standard deviation both rises and falls within a few rows.
+
+    Model for the suggestion: the logarithm of the estimate is noisy as 1/sqrt(span), so a swing s comes down to
+    sqrt(10) at a span 4 (log10 s)^2 times as long.
+    """
+    name = "advantage-swings"
+    if config.advantage_norm == "none":
+        return Finding(name, "note", "advantage standard deviation: advantages are not normalised.", PAPER)
+    column = EWMA_STD if config.advantage_norm == "ewma" and EWMA_STD in metrics else ADVANTAGE_STD
+    swings = [swing(rows[i : i + NEAR]) for rows in _by_seed(metrics, column) for i in range(0, len(rows), NEAR // 2)]
+    if not swings:
+        return Finding(name, "note", "advantage standard deviation: not measured.", PAPER)
+    worst = max(swings)
+    text = f"the advantage standard deviation moves up and down by a factor of {worst:.3g}; {SWING:g} is too much."
+    decay = advantage_decay(config)
+    new = span_times(decay, 4 * math.log10(max(worst, SWING)) ** 2)
+    changes = [Suggestion("adv_norm_decay", decay, new)]
+    if config.advantage_norm != "ewma":
+        changes.insert(0, Suggestion("advantage_norm", config.advantage_norm, "ewma"))
+    return verdict(name, worst < SWING, text, PAPER, *changes)
+
+
+def swing(values: Sequence[float]) -> float:
+    """min(largest rise, largest fall) of a positive series, as factors: a drift in one direction is no swing."""
+    low = high = math.nan
+    rise = fall = 1.0
+    for value in values:
+        if value <= 0:
+            continue
+        low, high = (value, value) if math.isnan(low) else (min(low, value), max(high, value))
+        rise, fall = max(rise, value / low), max(fall, high / value)
+    return min(rise, fall)
+
+
+def explained_variance(metrics: Metrics, config: Config) -> Finding:
+    """1 - Var(target - value)/Var(target): below 0 the values are worse than a constant.
+
+    The suggestion goes half of the way to lambda = 1, where advantages lean on the values least.
+    """
+    name, source = "explained-variance", "by definition"
+    share = recent(metrics, EXPLAINED, config)
+    if share is None:
+        return Finding(name, "note", "explained variance: not measured.", source)
+    text = (
+        f"the value function explains {share:.2f} of the variance of its targets; below 0 a constant would do better."
+    )
+    lam, weight = config.hypers.gae_lambda, config.hypers.vf_coef
+    change = Suggestion("gae_lambda", lam, (1 + lam) / 2) if lam < 1 else Suggestion("vf_coef", weight, 2 * weight)
+    return verdict(name, share >= 0, text, source, change)
+
+
+def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
+    """KL from the behavior policy. Model for the suggestion: KL goes by the square of the learning rate."""
+    name, source = "kl-per-iteration", "folklore: target_kl 0.01 to 0.05; the paper's set-up has about 0.01 to 0.02"
+    kl = recent(metrics, KL, config)
+    if kl is None:
+        return Finding(name, "note", "KL per iteration: not measured.", source)
+    text = f"the policy moves by a KL of {kl:.3g} per iteration; above {HIGH_KL:g} is far."
+    rate = config.hypers.learning_rate
+    change = Suggestion("learning_rate", rate, rate * math.sqrt(TARGET_KL / max(kl, TARGET_KL)))
+    return verdict(name, kl <= HIGH_KL, text, source, change)
+
+
+MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteration)
+
+
+def monitor(metrics: Metrics, config: Config) -> tuple[list[Finding], list[Conflict]]:
+    """What every monitor finds, and where they or a guide in circulation differ."""
+    findings = [check(metrics, config) for check in MONITORS]
+    return findings, conflicts(findings, recent(metrics, CLIPFRAC, config) if config.objective == "clip" else None)
+
+
+def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict]:
+    found = {f.name: {s.field for s in f.suggestions} for f in findings}
+    result = []
+    if share is not None:
+        healthy = GUIDE_CLIP[0] <= share <= GUIDE_CLIP[1]
+        ours = next(f.status for f in findings if f.name == "clip-fraction") == "pass"
+        if healthy != ours:
+            why = (
+                f"a guide calls 10% to 30% clipped healthy and would {'keep' if healthy else 'change'} {share:.2%}; "
+                "the paper distils its bands from its experiments, the guide names none"
+            )
+            result.append(Conflict("clip-fraction", "clip fraction of 10% to 30%", why))
+    if "learning_rate" in found["clip-fraction"] and "learning_rate" in found["kl-per-iteration"]:
+        why = "both ask for a lower learning rate; the clip fraction is the paper's own measure"
+        result.append(Conflict("clip-fraction", "kl-per-iteration", why))
+    elif found["clip-fraction"] and "learning_rate" in found["kl-per-iteration"]:
+        why = "one change at a time, and the learning rate first: it matters most by far (section 6.2)"
+        result.append(Conflict("kl-per-iteration", "clip-fraction", why))
+    return result
+
+
+def unspoken(findings: Iterable[Finding], spoken: frozenset[str]) -> tuple[list[Finding], frozenset[str]]:
+    """The warnings whose cause was not spoken of yet, and all that have been: for a run that goes on."""
+    new = [f for f in findings if f.status == "warn" and f.name not in spoken]
+    return new, spoken | {f.name for f in new}
+
+
+def recent(metrics: Metrics, name: str, config: Config) -> float | None:
+    """Mean of a metric over the last quarter of the rows of every seed, None if it was hardly measured."""
+    seeds = _by_seed(_before_annealed(metrics, config), name)
+    means = [fmean(rows[-max(1, round(LAST * len(rows))) :]) for rows in seeds]
+    return fmean(means) if means else None
+
+
+def _before_annealed(metrics: Metrics, config: Config) -> Metrics:
+    """The rows in which a falling learning rate is still at least half of what it was."""
+    if config.lr_schedule == "constant" or RATE not in metrics:
+        return metrics
+    kept = [i for i, rate in enumerate(metrics[RATE]) if rate >= config.hypers.learning_rate / 2]
+    return {name: [rows[i] for i in kept] for name, rows in metrics.items()}
+
+
+def _by_seed(metrics: Metrics, name: str) -> list[list[float]]:
+    """The finite values of a metric, seed by seed; seeds with too few are left out."""
+    if name not in metrics:
+        return []
+    seeds = metrics["seed"] if "seed" in metrics else [0] * len(metrics[name])
+    rows: dict[float, list[float]] = {}
+    for seed, value in zip(seeds, metrics[name], strict=True):
+        if math.isfinite(value):
+            rows.setdefault(seed, []).append(float(value))
+    return [values for values in rows.values() if len(values) >= LEAST_ROWS]

@@ -1,0 +1,180 @@
+"""Change the batch size of a config and let the other hyperparameters follow, each with its reason.
+
+`rescale(config, num_envs=64)` divides the iteration and the optimization batch by c = N/N' and applies the rules of
+`rules`, by name. T and the number of minibatches stay; E, gamma, lambda, the clip range and all other settings too.
+
+rescale(1) is the identity, rescale(a) then rescale(b) is rescale(ab), and 1/c undoes c, as long as the advantage span
+does not have to stop at one iteration (a caution says so). Advantages normalised per iteration come back as an EWMA
+with decay 0, which is the same computation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from isobatch.cautions import cautions
+from isobatch.config import Config
+from isobatch.errors import UsageError, near_matches
+from isobatch.rules import RULES, Rule
+from isobatch.targets import Target, resolve
+
+
+@dataclass(frozen=True)
+class Change:
+    """One quantity that is not what it was."""
+
+    name: str
+    before: Any
+    after: Any
+    rule: str
+    """Name of the rule, or `target` for what was asked for and what follows from it by arithmetic."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """The answer of `rescale`."""
+
+    factor: float
+    """c = iteration batch before / after."""
+    before: Config
+    after: Config
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """{"factor", "before", "after", "changes": [{"name", "before", "after", "rule", "reason"}], "warnings"}."""
+        return {
+            "factor": self.factor,
+            "before": describe(self.before),
+            "after": describe(self.after),
+            "changes": [
+                {
+                    "name": change.name,
+                    "before": _finite(change.before),
+                    "after": _finite(change.after),
+                    "rule": change.rule,
+                    "reason": change.reason,
+                }
+                for change in self.changes
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def rescale(
+    config: Config,
+    *,
+    num_envs: int | None = None,
+    num_steps: int | None = None,
+    optimization_batch: int | None = None,
+    devices: int | None = None,
+    factor: float | None = None,
+    devices_before: int = 1,
+    use: Iterable[str] = (),
+    without: Iterable[str] = (),
+    critical_batch: float | None = None,
+) -> Rescaled:
+    """`config` at another batch size.
+
+    Give one target: `num_envs`, `num_steps` (N stays and T changes), both of these, `optimization_batch`, `devices`
+    (every device keeps its environments; `config.num_envs` counts those of all `devices_before` devices), or `factor`,
+    which divides the number of environments. `use` adds rules by name, in place of the defaults that set the same
+    field; `without` switches rules off. `critical_batch` is the optimization batch at which noise and signal of the
+    gradient are equal.
+    """
+    target = Target(num_envs, num_steps, optimization_batch, devices, factor, devices_before)
+    if critical_batch is not None and not 0 < critical_batch < math.inf:
+        raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
+    rules = choose_rules(config, tuple(use), tuple(without))
+    names = [rule.name for rule in rules]
+    hold_minibatch = "iteration-batch-only" in names
+    new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch, hold_phase="phase-batch" in names)
+    c = config.geometry.iteration_batch / (new_envs * new_steps)
+    factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
+    settings: dict[str, Any] = {"num_envs": new_envs, "num_steps": new_steps}
+    if config.policy_iterations_per_phase:  # whole phases before are whole phases after
+        settings["total_timesteps"] = config.env_steps if c != 1 else config.total_timesteps
+    origin: dict[str, Rule] = {}
+    for rule in rules:
+        if factors[rule.follows] != 1:
+            new = rule.apply(config, factors[rule.follows])
+            settings |= new
+            origin |= dict.fromkeys(new, rule)
+    after = config.replace(**settings)
+    changes = _changes(config, after, origin, _target_reason(config, target))
+    return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch))
+
+
+def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> list[Rule]:
+    """The defaults for this optimiser, with `use` in place of those that set the same field and less `without`."""
+    for name in (*use, *without):
+        if name not in RULES:
+            raise UsageError(
+                f"rule {name!r} is unknown{near_matches(name, RULES) or '; use ' + ', '.join(RULES) + '.'}"
+            )
+    for name in use:
+        if config.optimizer not in RULES[name].optimizers:
+            fit = " or ".join(RULES[name].optimizers)
+            raise UsageError(
+                f"rule {name} is for optimizer {fit}, but optimizer={config.optimizer}; drop the rule or change it."
+            )
+    chosen: dict[str, Rule] = {}
+    for rule in (RULES[name] for name in dict.fromkeys(use)):
+        clash = [r.name for r in chosen.values() if set(r.fields) & set(rule.fields)]
+        if clash:
+            raise UsageError(f"rules {clash[0]} and {rule.name} set the same field; use one of them.")
+        chosen[rule.name] = rule
+    taken = {name for rule in chosen.values() for name in rule.fields}
+    defaults = [r for r in RULES.values() if r.default and config.optimizer in r.optimizers]
+    active = [r for r in defaults if not taken & set(r.fields)] + list(chosen.values())
+    names = [rule.name for rule in active]
+    for name in without:
+        if name not in names:
+            raise UsageError(f"rule {name} is not in use here, so it cannot be left out; in use: {', '.join(names)}.")
+    return [rule for rule in active if rule.name not in without]
+
+
+def describe(config: Config) -> dict[str, Any]:
+    """Every setting and the batches that follow from them, fit for JSON."""
+    geometry = config.geometry
+    flat = config.to_dict() | {
+        "iteration_batch": geometry.iteration_batch,
+        "optimization_batch": geometry.optimization_batch,
+        "phase_batch": geometry.phase_batch,
+    }
+    return {name: _finite(value) for name, value in flat.items()}
+
+
+def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str) -> tuple[Change, ...]:
+    old, new = before.geometry, after.geometry
+    derived = {
+        "iteration_batch": (old.iteration_batch, new.iteration_batch, "num_envs x num_steps"),
+        "optimization_batch": (old.optimization_batch, new.optimization_batch, "iteration batch / num_minibatches"),
+        "phase_batch": (old.phase_batch, new.phase_batch, "iteration batch x policy_iterations_per_phase"),
+    }
+    was, now = before.to_dict(), after.to_dict()
+    rows = [Change(n, was[n], now[n], "target", reason) for n in ("num_envs", "num_steps")]
+    rows.append(
+        Change(
+            "total_timesteps", was["total_timesteps"], now["total_timesteps"], "target", "the whole phases of the run"
+        )
+    )
+    rows += [Change(name, *values[:2], "target", values[2]) for name, values in derived.items()]
+    rows += [Change(n, was[n], now[n], rule.name, rule.reason(before, after)) for n, rule in origin.items()]
+    return tuple(row for row in rows if row.before != row.after)
+
+
+def _target_reason(config: Config, target: Target) -> str:
+    if target.devices is not None:
+        each = config.num_envs / target.devices_before
+        return f"{target.devices} devices of {each:g} environments, {target.devices_before} before"
+    return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity; the text `inf` is read back as one."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

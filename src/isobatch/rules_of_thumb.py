@@ -1,0 +1,269 @@
+"""Rules of thumb for the sizes of policy optimisation, each a named check with its source.
+
+They are folklore: nobody has measured them on your problem. A measurement, here the critical batch size, outranks
+them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from isobatch.config import Config
+from isobatch.findings import Conflict, Finding, Suggestion, verdict
+from isobatch.geometry import minibatch_counts
+
+FOLKLORE = "folklore: rules of thumb"
+GUIDE = "folklore: n_envs and n_steps guide"
+PAPER = "Hilton 2021, section 6.2"
+MEASURED = "measured: McCandlish 2018"
+
+COUNT = (4, 32)  # minibatches per rollout
+SIZE = (32, 256)  # samples per minibatch, to start with
+CONTINUOUS = (2_000, 10_000)  # samples per update
+REINFORCE = 1_000  # samples per update
+PER_ACTION = 10  # samples per minibatch for each action dimension
+LEAST_ENVS, LEAST_STEPS = 8, 64
+LEAST_ITERATIONS = 100  # our reading of "short enough not to stall updates", which gives no number
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a config does not say. None where it is not known."""
+
+    action_dim: int | None = None
+    """Numbers in an action, or actions to choose from."""
+    continuous: bool | None = None
+    cores: int | None = None
+    env_seconds: float | None = None
+    """Time of one step of one environment."""
+    update_seconds: float | None = None
+    """Time of one gradient step."""
+    critical_batch: float | None = None
+
+
+def rollout_size(config: Config, facts: Facts) -> Finding:
+    g = config.geometry
+    text = f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration."
+    return Finding("rollout-size", "note", text, FOLKLORE)
+
+
+def envs_fill_cores(config: Config, facts: Facts) -> Finding:
+    name, n = "envs-fill-cores", config.num_envs
+    if facts.cores is None:
+        return Finding(name, "note", "as many environments as the processor allows; cores not known.", FOLKLORE)
+    text = f"{n} environments on {facts.cores} cores: as many as the processor allows."
+    return verdict(name, n >= facts.cores, text, FOLKLORE, Suggestion("num_envs", n, facts.cores))
+
+
+def enough_envs(config: Config, facts: Facts) -> Finding:
+    n, text = config.num_envs, f"{config.num_envs} environments, at least {LEAST_ENVS} asked for."
+    return verdict("enough-envs", n >= LEAST_ENVS, text, GUIDE, Suggestion("num_envs", n, LEAST_ENVS))
+
+
+def envs_for_throughput(config: Config, facts: Facts) -> Finding:
+    """n_envs ~ B t_env / t_update: collecting B samples then takes as long as one gradient step on them."""
+    name, n, batch = "envs-for-throughput", config.num_envs, config.geometry.optimization_batch
+    if not facts.env_seconds or not facts.update_seconds:
+        return Finding(name, "note", "n_envs ~ B t_env / t_update; the two times are not known.", GUIDE)
+    ideal = max(1, round(batch * facts.env_seconds / facts.update_seconds))
+    text = f"n_envs ~ {batch} x {facts.env_seconds:.3g} s / {facts.update_seconds:.3g} s = {ideal}, here {n}."
+    return verdict(name, ideal / 2 <= n <= ideal * 2, text, GUIDE, Suggestion("num_envs", n, ideal))
+
+
+def horizon(config: Config) -> float:
+    """Steps over which generalised advantage estimation looks ahead: 1/(1 - gamma lambda)."""
+    decay = config.hypers.gamma * config.hypers.gae_lambda
+    return 1 / (1 - decay) if decay < 1 else math.inf
+
+
+def credit_horizon(config: Config, facts: Facts) -> Finding:
+    name, t, ahead = "credit-horizon", config.num_steps, horizon(config)
+    if ahead == math.inf:
+        text = "n_steps long enough for credit: gamma and gae_lambda are 1, so episodes should fit into a rollout."
+        return Finding(name, "note", text, FOLKLORE)
+    text = f"n_steps {t} against a horizon 1/(1 - gamma lambda) of {ahead:.3g} steps."
+    return verdict(name, t >= ahead, text, FOLKLORE, Suggestion("num_steps", t, math.ceil(ahead)))
+
+
+def rollout_length(config: Config, facts: Facts) -> Finding:
+    t, text = config.num_steps, f"n_steps {config.num_steps}, at least {LEAST_STEPS} to {2 * LEAST_STEPS} asked for."
+    return verdict("rollout-length", t >= LEAST_STEPS, text, GUIDE, Suggestion("num_steps", t, LEAST_STEPS))
+
+
+def update_often(config: Config, facts: Facts) -> Finding:
+    count = config.num_iterations
+    text = f"{count:,} iterations, at least {LEAST_ITERATIONS} so that n_steps does not stall updates (our reading)."
+    steps = max(1, config.total_timesteps // (LEAST_ITERATIONS * config.num_envs))
+    change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
+    return verdict("update-often", count >= LEAST_ITERATIONS, text, FOLKLORE, change)
+
+
+def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
+    """The number of equal minibatches from `low` to `high` that is nearest to the present one, if there is any."""
+    now = config.num_minibatches
+    counts = minibatch_counts(config.num_envs, config.num_steps, config.minibatch_scheme)
+    within = [count for count in counts if low <= count <= high] or counts
+    return Suggestion("num_minibatches", now, min(within, key=lambda count: abs(math.log(count / now))))
+
+
+def minibatch_count(config: Config, facts: Facts) -> Finding:
+    name, count, (low, high) = "minibatch-count", config.num_minibatches, COUNT
+    text = f"num_minibatches {count}: {low} to {high} per rollout are common."
+    if config.objective == "policy-gradient":
+        return Finding(name, "note", f"{text} Not for policy-gradient: no ratio corrects for them.", FOLKLORE)
+    return verdict(name, low <= count <= high, text, FOLKLORE, recut(config, low, high))
+
+
+def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
+    name, count = "minibatches-per-epoch", config.num_minibatches
+    text = f"num_minibatches {count}: at least 4 to 10 per epoch (8192 samples in 256s make 32)."
+    if config.objective == "policy-gradient":
+        return Finding(name, "note", f"{text} Not for policy-gradient.", FOLKLORE)
+    return verdict(name, count >= COUNT[0], text, FOLKLORE, recut(config, low=COUNT[0]))
+
+
+def minibatch_size(config: Config, facts: Facts) -> Finding:
+    size, (low, high) = config.geometry.optimization_batch, SIZE
+    text = f"{size:,} samples per minibatch, {low} to {high} to start with."
+    change = recut(config, config.geometry.iteration_batch / high, config.geometry.iteration_batch / low)
+    return verdict("minibatch-size", low <= size <= high, text, FOLKLORE, change)
+
+
+def minibatch_for_actions(config: Config, facts: Facts) -> Finding:
+    name, size = "minibatch-for-actions", config.geometry.optimization_batch
+    if facts.action_dim is None:
+        text = f"minibatch >= {PER_ACTION} x action dimension: {size:,} samples do for up to {size // PER_ACTION}."
+        return Finding(name, "note", text, FOLKLORE)
+    least = PER_ACTION * facts.action_dim
+    text = f"{size:,} samples per minibatch, at least {PER_ACTION} x {facts.action_dim} actions = {least} asked for."
+    return verdict(name, size >= least, text, FOLKLORE, recut(config, high=config.geometry.iteration_batch / least))
+
+
+def envs_per_minibatch(config: Config) -> float:
+    """Environments that a minibatch has samples of, expected: N (1 - (1 - 1/N)^B) when shuffled."""
+    if config.minibatch_scheme == "envs":
+        return max(1.0, config.num_envs / config.num_minibatches)
+    return config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.geometry.optimization_batch)
+
+
+def mixed_minibatch(config: Config, facts: Facts) -> Finding:
+    n, mixed = config.num_envs, envs_per_minibatch(config)
+    text = f"environments with samples in a minibatch: about {mixed:.3g}, several asked for."
+    shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
+    change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, LEAST_ENVS)
+    return verdict("mixed-minibatch", mixed >= 2, text, FOLKLORE, change)
+
+
+def reinforce_batch(config: Config, facts: Facts) -> Finding:
+    name, size = "reinforce-batch", config.geometry.optimization_batch
+    text = f"{size:,} samples per update; REINFORCE wants at least {REINFORCE:,}."
+    if config.algo != "reinforce":
+        return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
+    more = math.ceil(REINFORCE * config.num_minibatches / config.num_steps)
+    return verdict(name, size >= REINFORCE, text, FOLKLORE, Suggestion("num_envs", config.num_envs, more))
+
+
+def reinforce_baseline(config: Config, facts: Facts) -> Finding:
+    name = "reinforce-baseline"
+    text = f"REINFORCE wants reward-to-go (always on) and a baseline (here {'on' if config.baseline else 'off'})."
+    if config.algo != "reinforce":
+        return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
+    return verdict(name, config.baseline, text, FOLKLORE, Suggestion("baseline", False, True))
+
+
+def continuous_control(config: Config, facts: Facts) -> Finding:
+    name, size, (low, high) = "continuous-control-batch", config.geometry.iteration_batch, CONTINUOUS
+    text = f"{size:,} samples per update; continuous control has {low:,} to {high:,}."
+    if facts.continuous is not True:
+        why = "Not for discrete actions." if facts.continuous is False else "Kind of actions not known."
+        return Finding(name, "note", f"{text} {why}", FOLKLORE)
+    envs = math.ceil(low / config.num_steps) if size < low else max(1, high // config.num_steps)
+    return verdict(name, low <= size <= high, text, FOLKLORE, Suggestion("num_envs", config.num_envs, envs))
+
+
+def critical_batch(config: Config, facts: Facts) -> Finding:
+    """Samples needed grow as 1 + B/B_crit (McCandlish et al. 2018)."""
+    name, size, limit = "critical-batch", config.geometry.optimization_batch, facts.critical_batch
+    if limit is None:
+        return Finding(name, "note", "the critical batch size was not given; it would outrank the folklore.", MEASURED)
+    text = f"optimization batch {size:,}, critical batch {limit:,.4g}: {1 + size / limit:.2f} times the samples needed."
+    change = recut(config, low=2 * config.geometry.iteration_batch / limit)
+    return verdict(name, size <= limit / 2, text, MEASURED, change)
+
+
+def one_epoch(config: Config, facts: Facts) -> Finding:
+    epochs = config.update_epochs
+    text = f"update_epochs {epochs}: start with one policy epoch, the easiest way to stay stable."
+    return verdict("one-epoch", epochs == 1, text, PAPER, Suggestion("update_epochs", epochs, 1))
+
+
+def learning_rate_first(config: Config, facts: Facts) -> Finding:
+    rate = config.hypers.learning_rate
+    text = f"tune the learning rate (now {rate:g}) before anything else, then rescale it with the batch by formula."
+    return Finding("learning-rate-first", "note", text, PAPER)
+
+
+def evaluate_late(config: Config, facts: Facts) -> Finding:
+    text = "no evaluation before the training return has reached its threshold."
+    return Finding("evaluate-late", "note", text, FOLKLORE)
+
+
+def reproducible(config: Config, facts: Facts) -> Finding:
+    text = "two runs in a row must give identical curves: `isobatch verify` with the same flags checks every bit."
+    return Finding("reproducible", "note", text, FOLKLORE)
+
+
+CHECKS: tuple[Callable[[Config, Facts], Finding], ...] = (
+    rollout_size,
+    envs_fill_cores,
+    enough_envs,
+    envs_for_throughput,
+    credit_horizon,
+    rollout_length,
+    update_often,
+    minibatch_count,
+    minibatches_per_epoch,
+    minibatch_size,
+    minibatch_for_actions,
+    mixed_minibatch,
+    reinforce_batch,
+    reinforce_baseline,
+    continuous_control,
+    critical_batch,
+    one_epoch,
+    learning_rate_first,
+    evaluate_late,
+    reproducible,
+)
+
+
+def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
+    """Checks of this config that contradict each other, and which one to follow."""
+    status = {f.name: f.status for f in findings}
+    found: list[Conflict] = []
+    if status["critical-batch"] == "warn" and status["minibatch-count"] == "pass":
+        found.append(Conflict("critical-batch", "minibatch-count", "a measurement outranks a rule of thumb"))
+    elif status["minibatch-size"] == "warn" and status["critical-batch"] == "pass":
+        found.append(Conflict("critical-batch", "minibatch-size", "a measurement outranks a rule of thumb"))
+    elif status["minibatch-size"] == "warn" and status["reinforce-batch"] == "pass":
+        found.append(Conflict("reinforce-batch", "minibatch-size", "whole returns are too noisy for a small batch"))
+    elif status["minibatch-size"] == "warn" and status["minibatch-count"] == "pass":
+        low, high = COUNT[0] * SIZE[0], COUNT[1] * SIZE[1]
+        if not low <= config.geometry.iteration_batch <= high:
+            why = (
+                f"no size meets both with {config.geometry.iteration_batch:,} samples; what bounds a minibatch is the "
+                "critical batch (section 3.1), not 256"
+            )
+            found.append(Conflict("minibatch-count", "minibatch-size", why))
+    if status["rollout-length"] == "warn" and status["credit-horizon"] == "pass":
+        why = "the horizon comes from this run's gamma and lambda, the least length knows neither"
+        found.append(Conflict("credit-horizon", "rollout-length", why))
+    return found
+
+
+def check(config: Config, facts: Facts) -> tuple[list[Finding], list[Conflict]]:
+    """Every rule of thumb, and the contradictions among them."""
+    findings = [rule(config, facts) for rule in CHECKS]
+    return findings, conflicts(config, findings)

@@ -1,0 +1,143 @@
+"""From what a person asks for (environments, steps, a minibatch, devices, a factor) to whole sizes.
+
+Unless told otherwise N changes and T stays, as in Hilton, Cobbe & Schulman (2021), section 5.2; the number of
+minibatches stays, so both batches change by the same factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from isobatch.config import Config
+from isobatch.errors import UsageError
+from isobatch.geometry import minibatch_counts
+from isobatch.parsing import parse_value
+
+SEARCH = 100_000  # how many sizes to try in each direction before giving up on naming a neighbour
+
+
+@dataclass(frozen=True)
+class Target:
+    """What was asked for. Exactly one of these, or num_envs and num_steps together."""
+
+    num_envs: int | None = None
+    num_steps: int | None = None
+    optimization_batch: int | None = None
+    devices: int | None = None
+    factor: float | None = None
+    devices_before: int = 1
+
+    def __post_init__(self) -> None:
+        given = self.given
+        sizes = {"num_envs", "num_steps"}
+        if not given:
+            raise UsageError(
+                "no target was given: use one of num_envs, num_steps, optimization_batch, devices or factor."
+            )
+        if len(given) > 1 and not set(given) <= sizes:
+            raise UsageError(
+                f"{self.words} cannot go together: give one target (only num_envs and num_steps may be given at once)."
+            )
+        for name, value in (*given.items(), ("devices_before", self.devices_before)):
+            kind, what = (float, "a positive number") if name == "factor" else (int, "a positive whole number")
+            number = parse_value(name, value, kind)
+            if not (0 < number < math.inf):
+                raise UsageError(f"{name}={value} is not a target: use {what}.")
+            object.__setattr__(self, name, number)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        names = ("num_envs", "num_steps", "optimization_batch", "devices", "factor")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def words(self) -> str:
+        return " and ".join(f"{name}={value}" for name, value in self.given.items())
+
+    def sizes(self, config: Config) -> tuple[float, float]:
+        """N' and T' as asked for, perhaps not whole."""
+        n, t = config.num_envs, config.num_steps
+        if self.factor is not None:
+            return n / self.factor, t
+        if self.devices is not None:
+            return n * self.devices / self.devices_before, t
+        if self.optimization_batch is not None:
+            return self.optimization_batch * config.num_minibatches / t, t
+        return self.num_envs or n, self.num_steps or t
+
+
+def resolve(config: Config, target: Target, *, hold_minibatch: bool, hold_phase: bool) -> tuple[int, int]:
+    """N' and T' of the target, or a UsageError that names the nearest ones that work.
+
+    `hold_minibatch`: the number of minibatches follows the iteration batch, their size stays.
+    `hold_phase`: N_pi x c must be whole too, so that the phase batch stays.
+    """
+    if hold_minibatch and target.optimization_batch is not None:
+        raise UsageError(
+            f"optimization_batch={target.optimization_batch} is what the rule iteration-batch-only holds constant; "
+            "give num_envs, num_steps or factor instead, or drop the rule."
+        )
+    num_envs, num_steps = target.sizes(config)
+
+    def misfit(n: int, t: int) -> str:
+        return _misfit(config, n, t, hold_minibatch=hold_minibatch, hold_phase=hold_phase)
+
+    n, t = round(num_envs), round(num_steps)
+    whole = n >= 1 and math.isclose(n, num_envs, rel_tol=1e-6)
+    trouble = misfit(n, t) if whole else f"it needs num_envs={num_envs:.6g}, which is not whole"
+    if not trouble:
+        return n, t
+    vary_steps = "num_steps" in target.given and "num_envs" not in target.given
+    if vary_steps:
+        near = [f"num_steps={k}" for k in _nearest(num_steps, lambda k: not misfit(n, k))]
+    else:
+        near = [_describe(config, target, k, t) for k in _nearest(num_envs, lambda k: not misfit(k, t))]
+    fix = f"the nearest that {'work are' if len(near) > 1 else 'works is'} {' and '.join(near)}"
+    raise UsageError(f"{target.words} does not work: {trouble}; {fix if near else 'no size near it works'}.")
+
+
+def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase: bool) -> str:
+    """Why N x T cannot be had, in words, or nothing."""
+    old, new = config.geometry.iteration_batch, n * t
+    cuts = {"minibatches": config.num_minibatches}
+    if config.policy_iterations_per_phase:
+        cuts["auxiliary minibatches"] = config.aux_minibatches
+    for what, count in cuts.items():
+        if hold_minibatch and count * new % old:
+            return f"an iteration batch of {new} is not a multiple of {old // count}, the size of the {what} to be held"
+        cuts[what] = count * new // old if hold_minibatch else count
+        if not cuts[what] or new % cuts[what]:
+            return f"an iteration batch of {new} cannot be cut into {cuts[what]} equal {what}"
+    phase = config.policy_iterations_per_phase
+    if hold_phase and phase * old % new:
+        return (
+            f"policy_iterations_per_phase would have to be {phase * old / new:.6g} to hold the phase batch of "
+            f"{config.geometry.phase_batch} (or go without the rule phase-batch)"
+        )
+    count = cuts["minibatches"]
+    if count not in minibatch_counts(n, t, config.minibatch_scheme):
+        return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"
+    return ""
+
+
+def _nearest(wanted: float, works: Callable[[int], bool]) -> list[int]:
+    """The largest whole number below `wanted` and the smallest above it that work."""
+
+    def first(candidates: Iterator[int]) -> list[int]:
+        return next(([k] for k in candidates if works(k)), [])
+
+    below, above = math.ceil(wanted) - 1, math.floor(wanted) + 1
+    down = first(iter(range(below, max(0, below - SEARCH), -1)))
+    return down + first(iter(range(max(1, above), above + SEARCH)))
+
+
+def _describe(config: Config, target: Target, n: int, t: int) -> str:
+    """A neighbour in the words of the request."""
+    if target.factor is not None:
+        return f"factor={config.num_envs / n:.6g} (num_envs={n})"
+    if target.optimization_batch is not None:
+        return f"optimization_batch={n * t // config.num_minibatches} (num_envs={n})"
+    return f"num_envs={n}"
