@@ -32,6 +32,29 @@ VALUE_GAIN = 1.0
 KERNEL = 3
 
 
+@jax.custom_vjp
+def matmul(x: Float[Array, "*B In"], weight: Float[Array, "In Out"]) -> Float[Array, "*B Out"]:
+    """x W, with a fast gradient of W on the CPU.
+
+    That gradient is x' g, summed over samples. XLA's CPU backend multiplies by a transpose that exists in memory twice
+    to ten times faster than it contracts leading axes, and the barrier keeps it from turning one into the other.
+    """
+    return x @ weight
+
+
+def _matmul_forwards(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ weight, (x, weight)
+
+
+def _matmul_backwards(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = saved
+    transposed = jax.lax.optimization_barrier(x.reshape(-1, x.shape[-1]).T)
+    return gradient @ weight.T, transposed @ gradient.reshape(-1, gradient.shape[-1])
+
+
+matmul.defvjp(_matmul_forwards, _matmul_backwards)
+
+
 class Dense(eqx.Module):
     """x W + b."""
 
@@ -39,7 +62,7 @@ class Dense(eqx.Module):
     bias: Float[Array, "Out"]
 
     def __call__(self, x: Float[Array, "*B In"]) -> Float[Array, "*B Out"]:
-        return x @ self.weight + self.bias
+        return matmul(x, self.weight) + self.bias
 
 
 class Conv(eqx.Module):
@@ -53,7 +76,7 @@ class Conv(eqx.Module):
         size = self.weight.shape[0]
         height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
         shifts = [x[..., i : i + height, j : j + width, :] for i in range(size) for j in range(size)]
-        return jnp.concatenate(shifts, axis=-1) @ self.weight.reshape(-1, self.weight.shape[-1]) + self.bias
+        return matmul(jnp.concatenate(shifts, axis=-1), self.weight.reshape(-1, self.weight.shape[-1])) + self.bias
 
 
 class Torso(eqx.Module):

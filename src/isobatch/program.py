@@ -26,6 +26,7 @@ from isobatch.memory import check_phase_memory
 from isobatch.state import TrainState, initial_state
 
 MAX_ROWS = 128  # rows that one call can return
+COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}  # XLA's own choice is 256; 3 % faster where there is AVX-512
 EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
 
 
@@ -59,10 +60,19 @@ def kind_of(name: str) -> int:
     return 0 if name in EPISODES else 2 if name.startswith("aux/") else 1
 
 
-def use_all_cores() -> None:
-    """One XLA CPU device per core, if no backend runs yet: seeds sharded over them train twice as fast."""
-    if "JAX_NUM_CPU_DEVICES" not in os.environ and not jax._src.xla_bridge.backends_are_initialized():
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+def use_cores(num_seeds: int) -> None:
+    """One XLA CPU device per seed, up to one per core, if no backend runs yet: seeds are sharded over them.
+
+    A single device gets a single thread. An operation on a small network takes some microseconds, and so does handing
+    it to another thread: one thread was 10 to 30 % faster than two. PJRT_NPROC overrides it, for large networks.
+    """
+    if jax._src.xla_bridge.backends_are_initialized():
+        return
+    devices = min(num_seeds, len(os.sched_getaffinity(0)))
+    if "JAX_NUM_CPU_DEVICES" not in os.environ:
+        jax.config.update("jax_num_cpu_devices", devices)
+    if devices == 1:
+        os.environ.setdefault("PJRT_NPROC", "1")
 
 
 def initial_states(config: Config, seeds: list[int]) -> tuple[TrainState, Hypers]:
@@ -123,7 +133,7 @@ def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_i
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None))
     zero = jnp.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero).compile()
+    compiled = jitted.lower(states, hypers, zero, zero).compile(compiler_options=COMPILER_OPTIONS)
     return Program(compiled, names)
 
 

@@ -17,7 +17,7 @@ from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
 from isobatch.options import Options
-from isobatch.program import MAX_ROWS, Program, initial_states, program_for, use_all_cores
+from isobatch.program import MAX_ROWS, Program, initial_states, program_for, use_cores
 from isobatch.recorder import Recorder, check_extras
 from isobatch.run_directory import RunDirectory
 from isobatch.state import TrainState
@@ -93,7 +93,7 @@ def train(
     `watch` is told the progress about twice a second, `say` gets sentences meant for a person. Further options
     are the fields of `Options`.
     """
-    use_all_cores()
+    use_cores(num_seeds)
     choices = Options(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
     states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written

@@ -1,0 +1,83 @@
+"""Stable-Baselines3's side of the benchmark: PPO on CartPole-v1. Run with the peers' Python.
+
+The work is that of benchmarks/ours.py: 8 envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks,
+Adam, gradients clipped by global norm. No evaluation, no logging, no progress bar. DummyVecEnv is the library's fastest
+vectorisation of an environment as cheap as CartPole. Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+import gymnasium
+import numpy as np
+import stable_baselines3
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+NUM_ENVS, NUM_STEPS, NUM_MINIBATCHES, NUM_EPOCHS = 8, 128, 4, 4
+ITERATION_BATCH = NUM_ENVS * NUM_STEPS
+
+
+def make_env() -> gymnasium.Env:
+    # The environment checker is for debugging and costs time; Monitor counts returns, as every side does.
+    return Monitor(gymnasium.make("CartPole-v1", disable_env_checker=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=50 * ITERATION_BATCH, help="environment steps to time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch threads; 1 is the fastest for networks this small"
+    )
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    model = PPO(
+        "MlpPolicy",
+        DummyVecEnv([make_env] * NUM_ENVS),
+        learning_rate=2.5e-4,
+        n_steps=NUM_STEPS,
+        batch_size=ITERATION_BATCH // NUM_MINIBATCHES,
+        n_epochs=NUM_EPOCHS,
+        gamma=0.99,
+        gae_lambda=0.95,
+        clip_range=0.2,
+        ent_coef=0.01,
+        vf_coef=0.5,
+        max_grad_norm=0.5,
+        policy_kwargs=dict(net_arch=dict(pi=[64, 64], vf=[64, 64]), activation_fn=torch.nn.Tanh),
+        device="cpu",
+        seed=args.seed,
+    )
+    steps = max(args.steps // ITERATION_BATCH, 1) * ITERATION_BATCH
+    begin = time.perf_counter()
+    model.learn(ITERATION_BATCH)  # nothing is compiled: this is what the first iteration costs, set-up included
+    warm_up = time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    model.learn(steps, reset_num_timesteps=False)
+    seconds = time.perf_counter() - begin
+    returns = [episode["r"] for episode in model.ep_info_buffer or []]
+    print(
+        json.dumps(
+            {
+                "library": "stable-baselines3",
+                "version": stable_baselines3.__version__,
+                "steps": steps,
+                "seeds": 1,
+                "seconds": seconds,
+                "compile_seconds": warm_up,
+                "steps_per_second": steps / seconds,
+                "final_return": float(np.mean(returns)) if returns else None,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
