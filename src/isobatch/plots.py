@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,40 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def learning_curves(
-    runs: Mapping[str, Table], path: Path, title: str, metric: str = RETURN, window: float = 0.02
+    runs: Mapping[str, Table],
+    path: Path,
+    title: str,
+    metric: str = RETURN,
+    window: float = 0.02,
+    dashed: Collection[str] = (),
 ) -> None:
     """One line per run, the mean over its seeds, in a band of one standard deviation.
 
     Each seed's curve is a running mean over `window` of the run, so that runs with few and with many
-    lines of metrics can be compared.
+    lines of metrics can be compared. The runs named in `dashed` are drawn so.
     """
     from matplotlib import ticker
 
     figure, axes = new_figure()
-    for (name, table), color in zip(runs.items(), COLORS * (1 + len(runs) // len(COLORS)), strict=False):
+    for (name, table), color in zip(runs.items(), itertools.cycle(COLORS), strict=False):
         if metric not in table:
             raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
         x, curves = seed_curves(table, metric, window)
         measured = ~np.all(np.isnan(curves), axis=0)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        label = f"{name} ({len(curves)} seeds)" if len(curves) > 1 else name
-        axes.plot(x, mean, color=color, label=label, linewidth=1.8)
-        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.18, linewidth=0)
-    axes.set(xlabel="environment steps", ylabel=AXIS_LABELS.get(metric, metric), title=title)
+        axes.plot(x, mean, color=color, label=name, linewidth=1.8, linestyle="--" if name in dashed else "-")
+        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+    axes.set(xlabel="environment steps", ylabel=AXIS_LABELS.get(metric, metric))
+    axes.set_title(title, loc="left")
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axes.set_xlim(left=0)
     if len(runs) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    else:
-        axes.annotate(
-            "mean and standard deviation over seeds", (0.99, 0.02), xycoords="axes fraction", ha="right", color="#666"
-        )
+    seeds = max(len(np.unique(table["seed"])) for table in runs.values())
+    if seeds > 1:
+        note = f"mean and standard deviation over {seeds} seeds"
+        axes.annotate(note, (1, 1.01), xycoords="axes fraction", ha="right", va="bottom", color="#666", fontsize=9)
     save_figure(figure, path)
 
 

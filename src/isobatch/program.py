@@ -26,7 +26,9 @@ from isobatch.memory import check_phase_memory
 from isobatch.state import TrainState, initial_state
 
 MAX_ROWS = 128  # rows that one call can return
-COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512}  # XLA's own choice is 256; 3 % faster where there is AVX-512
+COMPILER_OPTIONS: dict[str, Any] = {
+    "xla_cpu_prefer_vector_width": 512
+}  # XLA's own choice is 256; 3 % faster where there is AVX-512
 EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
 
 
@@ -60,15 +62,16 @@ def kind_of(name: str) -> int:
     return 0 if name in EPISODES else 2 if name.startswith("aux/") else 1
 
 
-def use_cores(num_seeds: int) -> None:
-    """One XLA CPU device per seed, up to one per core, if no backend runs yet: seeds are sharded over them.
+def use_cores(num_seeds: int | None = None) -> None:
+    """One XLA CPU device per core, but not more than seeds, if no backend runs yet: seeds are sharded over them.
 
     A single device gets a single thread. An operation on a small network takes some microseconds, and so does handing
     it to another thread: one thread was 10 to 30 % faster than two. PJRT_NPROC overrides it, for large networks.
     """
     if jax._src.xla_bridge.backends_are_initialized():
         return
-    devices = min(num_seeds, len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
+    devices = cores if num_seeds is None else min(num_seeds, cores)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", devices)
     if devices == 1:

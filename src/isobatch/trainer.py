@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from isobatch.advice.monitors import monitor, unspoken
 from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
@@ -93,7 +94,7 @@ def train(
     `watch` is told the progress about twice a second, `say` gets sentences meant for a person. Further options
     are the fields of `Options`.
     """
-    use_cores(num_seeds)
+    use_cores()  # unless the program did so already, knowing that it will train few seeds
     choices = Options(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
     states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written
@@ -104,7 +105,7 @@ def train(
         program = program_for(config, states, hypers, choices.line_iterations(config.num_iterations))
         compile_seconds = time.perf_counter() - clock
         start, clock = iteration, time.perf_counter()
-        loop = Loop(config, choices, program, hypers, recorder, watch, stopped)
+        loop = Loop(config, choices, program, hypers, recorder, watch, say, stopped)
         states, iteration = loop.run(states, start)
         seconds = time.perf_counter() - clock
         interrupted = iteration < config.num_iterations
@@ -136,6 +137,7 @@ class Loop:
     hypers: Hypers  # of all seeds, stacked
     recorder: Recorder
     watch: Callable[[Progress], None]
+    say: Callable[[str], None]
     stopped: threading.Event
 
     def run(self, states: TrainState, first: int) -> tuple[TrainState, int]:
@@ -144,6 +146,7 @@ class Loop:
         per_line = self.options.line_iterations(total)
         per_checkpoint = self.options.checkpoint_iterations(total)
         iteration, rows, score = first, 1, -np.inf
+        spoken: frozenset[str] = frozenset()
         if iteration == 0:
             self.recorder.checkpoint(0, states, score)
         begin = time.perf_counter()
@@ -167,6 +170,7 @@ class Loop:
             score = score if np.isnan(progress.episodic_return) else progress.episodic_return
             if iteration == stop:
                 self.recorder.checkpoint(iteration, states, score)
+                spoken = self.monitor(spoken)
             self.recorder.time(iteration * batch, spent, speed)
             self.watch(progress)
             rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
@@ -183,6 +187,15 @@ class Loop:
         lines = rows_of(names, table, present, ends, self.config.geometry.iteration_batch, self.options.seeds)
         self.recorder.add(self.columns, lines)
         return lines
+
+    def monitor(self, spoken: frozenset[str]) -> frozenset[str]:
+        """Tell what the metrics so far warn of, each cause once."""
+        findings, _ = monitor(self.recorder.table(), self.config)
+        fresh, spoken = unspoken(findings, spoken)
+        for finding in fresh:
+            tries = f" Try {', '.join(map(str, finding.suggestions))}." if finding.suggestions else ""
+            self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
+        return spoken
 
     def diverged(self, table: np.ndarray, finite: np.ndarray, ends: list[int]) -> RunError:
         """What to tell when a number stopped being finite; the rows before it are kept."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist, fmean
+from typing import Any
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.config import Config
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 
-Metrics = Mapping[str, Sequence[float]]
+Metrics = Mapping[str, Any]  # name -> a sequence of floats
 
 CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
 EXPLAINED, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"

@@ -1,32 +1,70 @@
-"""Train PPO-EWMA on CartPole-v1 with several seeds, print a table and draw the learning curve."""
+"""Train PPO-EWMA on CartPole-v1 at one batch size, then at 1/16 and 1/64 of it: rescaled, and unchanged.
+
+Prints one table and draws one picture. Run it again and it goes on where it was.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
-from isobatch.cli import console, train
+from isobatch.cli import console
 from isobatch.cli.flags import Parser
+from isobatch.errors import RunError
+from isobatch.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="where to put it (default demo/)")
+    parser.add_argument("--num-seeds", default="4", metavar="N", help="seeds per run (default 4)")
+    parser.add_argument("--total-timesteps", default="300000", metavar="N", help="steps per seed (default 300000)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
+    seeds = parse_value("num_seeds", args.num_seeds, int)
     from isobatch.plots import learning_curves
-    from isobatch.presets import preset
     from isobatch.run_directory import RunDirectory
+    from isobatch.story import chapters, moral, outcome
+    from isobatch.trainer import train
 
-    run_dir = args.out / "cartpole-ppo-ewma"
-    parser = Parser(prog="isobatch demo")
-    train.add_flags(parser)
-    flags = ["--algo", "ppo-ewma", "--num-seeds", "8", "--run-dir", str(run_dir)]
-    done = run_dir.exists()
-    if code := train.run(parser.parse_args([*flags, "--resume"] if done else flags)):
-        return code
-    picture = args.out / "learning_curve.png"
-    title = f"ppo-ewma on {preset('ppo-ewma').env}"
-    learning_curves({"ppo-ewma": RunDirectory.open(run_dir).metrics()}, picture, title)
-    console.out.print(f"\nThe learning curve: {picture}", markup=False)
+    told = chapters(parse_value("total_timesteps", args.total_timesteps, int))
+    tables, outcomes = {}, {}
+    for number, chapter in enumerate(told, start=1):
+        config, run_dir = chapter.config, args.out / "-".join(re.findall(r"\w+", chapter.name))
+        console.say(f"({number}/{len(told)}) {chapter.name}: {config.num_envs} environments x {config.num_steps} steps")
+        failed = False
+        with console.training_bar(config.env_steps, quiet=False) as watch:
+            try:
+                result = train(config, num_seeds=seeds, run_dir=run_dir, resume=run_dir.exists(), watch=watch)
+            except RunError as error:
+                console.say(str(error))
+                failed = True
+        if not failed and result.interrupted:
+            console.say("Interrupted and kept: run it again to go on.")
+            return 130
+        tables[chapter.name] = RunDirectory.open(run_dir).metrics()
+        outcomes[chapter.name] = outcome(tables[chapter.name], config, failed)
+    picture = args.out / "batch-size.png"
+    dashed = [c.name for c in told if not c.rescaled]
+    learning_curves(tables, picture, "PPO-EWMA on CartPole-v1 at three batch sizes", dashed=dashed)
+    if args.json:
+        console.print_json({"outcomes": outcomes, "picture": str(picture), "says": moral(told, outcomes)})
+        return 0
+    rows = [
+        [
+            c.name,
+            f"{c.config.geometry.iteration_batch:,}",
+            f"{c.config.geometry.optimization_batch:,}",
+            f"{c.config.hypers.learning_rate:.3g}",
+            f"{c.config.hypers.beta_prox:.4f}",
+            f"{c.config.hypers.adv_norm_decay:.4f}",
+            outcomes[c.name],
+        ]
+        for c in told
+    ]
+    columns = ["run", "iteration", "minibatch", "learning rate", "beta_prox", "adv. decay", "final return"]
+    console.out.print(console.table("", columns, rows))
+    console.out.print(f"\n{moral(told, outcomes)}\nThe picture: {picture}", markup=False)
     return 0

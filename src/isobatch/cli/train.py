@@ -27,8 +27,10 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config, options, run_dir = settings_from(args)
+    from isobatch.program import use_cores
     from isobatch.trainer import train
 
+    use_cores(options.num_seeds)
     head = console.err if args.json else console.out
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/], {seeds}")
