@@ -4,10 +4,11 @@
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
-PIP    := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+PEERS  := .venv-peers
+PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench setup clean
+.PHONY: demo test check format bench peers setup clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -24,18 +25,29 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+# The libraries that the benchmark compares with, in an environment of their own.
+bench: $(VENV)/.core peers
+	$(PYTHON) benchmarks/bench.py --peers-python $(PEERS)/bin/python
+
+peers: $(PEERS)/.done
+
 setup: $(VENV)/.dev
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)
-	$(PIP) -c constraints.txt -e .
+	$(PYTHON) $(PIP) -c constraints.txt -e .
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
-	-$(PIP) -c constraints.txt --no-deps rl_zoo3  # tests read its hyperparameter files; without it a sample
+	$(PYTHON) $(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
+	-$(PYTHON) $(PIP) -c constraints.txt --no-deps rl_zoo3  # tests read its hyperparameter files; without it a sample
+	touch $@
+
+$(PEERS)/.done: benchmarks/peers-constraints.txt
+	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
+	$(PEERS)/bin/python $(PIP) -r benchmarks/peers-constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-* build demo .jax_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -o -name '*.egg-info' | xargs rm -rf

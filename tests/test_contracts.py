@@ -125,7 +125,7 @@ WHERE: dict[str, tuple[str, dict]] = {
     "adv_norm_decay": ("ppo", dict(advantage_norm="ewma")),
     "aggregation_horizon": ("a2c", dict(aggregation="constant", optimizer="sgd")),
     "obs_clip": ("ppo", dict(normalize_observations=True)),
-    "reward_norm_gamma": ("ppo", dict(normalize_rewards=True, env="Probe-Delay")),
+    "reward_norm_gamma": ("ppo", dict(normalize_rewards=True, env="Probe-Truncation")),
     "reward_clip": ("ppo", dict(normalize_rewards=True)),
     "gae_lambda": ("ppo", dict(env="Probe-Delay")),
     "gamma": ("ppo", dict(env="Probe-Delay")),

@@ -36,8 +36,8 @@ KERNEL = 3
 def matmul(x: Float[Array, "*B In"], weight: Float[Array, "In Out"]) -> Float[Array, "*B Out"]:
     """x W, with a fast gradient of W on the CPU.
 
-    That gradient is x' g, summed over samples. XLA's CPU backend multiplies by a transpose that exists in memory twice
-    to ten times faster than it contracts leading axes, and the barrier keeps it from turning one into the other.
+    That gradient is x' g, summed over samples. XLA's CPU backend multiplies by a transpose that exists in memory about
+    twice as fast as it contracts leading axes, and the barrier keeps it from turning one into the other.
     """
     return x @ weight
 

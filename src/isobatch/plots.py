@@ -42,16 +42,14 @@ def learning_curves(
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
         axes.plot(x, mean, color=color, label=name, linewidth=1.8, linestyle="--" if name in dashed else "-")
         axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
-    axes.set(xlabel="environment steps", ylabel=AXIS_LABELS.get(metric, metric))
+    seeds = max(len(np.unique(table["seed"])) for table in runs.values())
+    over = f" (line and band: mean and standard deviation over {seeds} seeds)" if seeds > 1 else ""
+    axes.set(xlabel=f"environment steps{over}", ylabel=AXIS_LABELS.get(metric, metric))
     axes.set_title(title, loc="left")
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axes.set_xlim(left=0)
     if len(runs) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    seeds = max(len(np.unique(table["seed"])) for table in runs.values())
-    if seeds > 1:
-        note = f"mean and standard deviation over {seeds} seeds"
-        axes.annotate(note, (1, 1.01), xycoords="axes fraction", ha="right", va="bottom", color="#666", fontsize=9)
     save_figure(figure, path)
 
 

@@ -48,7 +48,7 @@ def chapters(total_timesteps: int = 300_000) -> list[Chapter]:
 def outcome(table: Table, config: Config, diverged: bool) -> str:
     """How a run ended: the mean over seeds of the final return, or where a number stopped being finite."""
     if diverged:
-        return f"diverged at {table['env_steps'].max():,} steps"
+        return f"diverged at {table['env_steps'].max() // 1000}k"
     ends = [value for value in final_returns(table, config.env_steps) if value is not None]
     return f"{np.mean(ends):.1f}" if ends else "no episode ended"
 
@@ -64,7 +64,8 @@ def moral(told: list[Chapter], outcomes: dict[str, str]) -> str:
         f"The base batch ends with a return of {outcomes[base.name]}. Smaller batches with rescaled settings end the "
         f"same way ({listed(True)}); with the settings of the base batch they do not ({listed(False)})."
         if _holds(told, outcomes)
-        else f"The base batch: {outcomes[base.name]}. Smaller batches, rescaled: {listed(True)}; unchanged: {listed(False)}."
+        else f"The base batch: {outcomes[base.name]}. Smaller batches, rescaled: {listed(True)}; "
+        f"unchanged: {listed(False)}."
     )
 
 

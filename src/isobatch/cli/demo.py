@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     tables, outcomes = {}, {}
     for number, chapter in enumerate(told, start=1):
         config, run_dir = chapter.config, args.out / "-".join(re.findall(r"\w+", chapter.name))
-        console.say(f"({number}/{len(told)}) {chapter.name}: {config.num_envs} environments x {config.num_steps} steps")
+        console.say(f"({number}/{len(told)}) {chapter.name}: {config.num_envs} x {config.num_steps} steps")
         failed = False
         with console.training_bar(config.env_steps, quiet=False) as watch:
             try:
