@@ -25,13 +25,8 @@ class Categorical(eqx.Module):
     def log_probs(self) -> Float[Array, "*B A"]:
         return jax.nn.log_softmax(self.logits)
 
-    def noise(self, key: Key[Array, ""]) -> Float[Array, "*B A"]:
-        """What makes one sample random; needs only the shape of the parameters."""
-        return jax.random.gumbel(key, self.logits.shape)
-
-    def sample(self, noise: Float[Array, "*B A"]) -> Int[Array, "*B"]:
-        """argmax(logits + Gumbel noise) is distributed as softmax(logits)."""
-        return jnp.argmax(self.logits + noise, axis=-1)
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*B"]:
+        return jax.random.categorical(key, self.logits)
 
     def mode(self) -> Int[Array, "*B"]:
         return jnp.argmax(self.logits, axis=-1)
@@ -54,11 +49,8 @@ class DiagonalGaussian(eqx.Module):
     mean: Float[Array, "*B D"]
     log_std: Float[Array, "*B D"]
 
-    def noise(self, key: Key[Array, ""]) -> Float[Array, "*B D"]:
-        return jax.random.normal(key, self.mean.shape)
-
-    def sample(self, noise: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-        return self.mean + jnp.exp(self.log_std) * noise
+    def sample(self, key: Key[Array, ""]) -> Float[Array, "*B D"]:
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
 
     def mode(self) -> Float[Array, "*B D"]:
         return self.mean

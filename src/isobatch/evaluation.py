@@ -46,7 +46,7 @@ def play_episodes(
         time, env_state, obs, returns, lengths, over = carry
         keys = jax.random.split(jax.random.fold_in(key, time), episodes + 1)
         distribution = state.learner.networks.policy(see(obs))
-        action = distribution.mode() if deterministic else distribution.sample(distribution.noise(keys[0]))
+        action = distribution.mode() if deterministic else distribution.sample(keys[0])
         after = jax.vmap(env.step)(keys[1:], env_state, clip_to_bounds(action, env))
         returns = returns + jnp.where(over, 0.0, after.reward)
         lengths = lengths + ~over

@@ -82,11 +82,12 @@ def collect(
     num_envs = carry.episode_return.shape[0]
     see = normalizer(obs_moments, obs_clip)
 
-    def step(carry: EnvCarry, chance: tuple) -> tuple[EnvCarry, tuple]:
-        noise, step_keys, (fresh_state, fresh_obs) = chance
+    def step(carry: EnvCarry, keys: Key[Array, "K"]) -> tuple[EnvCarry, tuple]:
         behavior = networks.policy(see(carry.obs))
-        action = behavior.sample(noise)
-        after = jax.vmap(env.step)(step_keys, carry.state, clip_to_bounds(action, env))
+        action = behavior.sample(keys[0])
+        to_env = clip_to_bounds(action, env)
+        after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, to_env)
+        fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
         done = after.terminated | after.truncated
         episode_return, episode_length = carry.episode_return + after.reward, carry.episode_length + 1
         finished = done & carry.counts
@@ -100,12 +101,8 @@ def collect(
         ended = (finished, jnp.where(finished, episode_return, 0.0), jnp.where(finished, episode_length, 0))
         return new_carry, (carry.obs, action, behavior, after, ended)
 
-    # Random numbers and fresh episodes of all T steps at once: in the loop each draw would be a small loop of its own.
     keys = jax.random.split(key, (num_steps, 2 * num_envs + 1))
-    noise = jax.vmap(jax.eval_shape(networks.policy, see(carry.obs)).noise)(keys[:, 0])
-    fresh = jax.vmap(jax.vmap(env.reset))(keys[:, num_envs + 1 :])
-    chance = (noise, keys[:, 1 : num_envs + 1], fresh)
-    last, (raw_obs, action, behavior, after, ended) = jax.lax.scan(step, carry, chance)
+    last, (raw_obs, action, behavior, after, ended) = jax.lax.scan(step, carry, keys)
 
     obs = see(raw_obs)
     # Values of all states in one large pass instead of T small ones.
