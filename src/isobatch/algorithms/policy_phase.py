@@ -57,6 +57,8 @@ def prepare(
     """Advantages, value targets and weights of a segment, and what they say about it."""
     reward, done = segment.reward, segment.terminated | segment.truncated
     if reward_scale is not None:
+        if config.complete_episodes:  # a reset began this rollout: the return of the last one does not go on
+            reward_scale = RewardScale(jnp.zeros_like(reward_scale.discounted_return), reward_scale.moments)
         reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma)
         reward = reward_scale.apply(reward, hypers.reward_clip)
     advantage = estimate_advantages(config, segment, reward, hypers)
