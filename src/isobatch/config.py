@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Literal
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.geometry import Geometry, divisors
+from isobatch.geometry import Geometry, minibatch_counts
 from isobatch.parsing import parse_value
 
 INF = float("inf")
@@ -270,6 +270,10 @@ class Config:
             raise UsageError(
                 "baseline=False needs returns without a value function: use bootstrap=False and gae_lambda=1."
             )
+        if not self.baseline and self.value_epochs:
+            raise UsageError(
+                f"baseline=False leaves value_epochs={self.value_epochs} nothing to train: use value_epochs=0."
+            )
         if not self.baseline and self.policy_iterations_per_phase:
             raise UsageError(
                 "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
@@ -283,12 +287,13 @@ class Config:
                 f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
                 f"phases of {self.geometry.phase_batch} steps: use total_timesteps={steps}."
             )
-        fitting = divisors(self.geometry.iteration_batch)
-        if self.minibatch_scheme == "shuffle" and self.aux_minibatches not in fitting:
+        fitting = minibatch_counts(self.num_envs, self.num_steps, self.minibatch_scheme)
+        if self.aux_minibatches not in fitting:
             near = sorted(fitting, key=lambda n: abs(n - self.aux_minibatches))[:4]
             raise UsageError(
-                f"aux_minibatches={self.aux_minibatches} does not evenly divide the iteration batch of "
-                f"{self.geometry.iteration_batch} samples: use {' or '.join(map(str, sorted(near)))}."
+                f"aux_minibatches={self.aux_minibatches} does not evenly divide an iteration of num_envs "
+                f"{self.num_envs} x num_steps {self.num_steps} under minibatch_scheme={self.minibatch_scheme!r}: "
+                f"use {' or '.join(map(str, sorted(near)))}."
             )
 
     @property
