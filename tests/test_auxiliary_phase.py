@@ -13,6 +13,7 @@ from made_up import OBS, make_actor_critic, make_config, make_learner, with_fiel
 
 from isobatch.algorithms.auxiliary_phase import AuxiliaryBatch, auxiliary_phase, auxiliary_step, joint_loss
 from isobatch.config import Config
+from isobatch.errors import UsageError
 from isobatch.minibatches import minibatch_indices
 from isobatch.state import Phase
 
@@ -155,3 +156,12 @@ def test_a_phase_teaches_the_policy_s_features_the_value_and_keeps_the_policy():
     assert now["aux/value_loss"] < 0.1 * before["aux/value_loss"]
     assert now["aux/true_value_loss"] < 0.1 * before["aux/true_value_loss"]
     assert now["aux/clone_kl"] < 0.01
+
+
+def test_minibatches_that_do_not_fit_are_refused():
+    """4 environments x 6 steps: 3 divides 24 samples evenly, but makes no whole rows and no equal chunks of one."""
+    assert phasic_config(aux_minibatches=3).aux_minibatches == 3
+    with pytest.raises(UsageError, match=r"aux_minibatches=3 .*use 1 or 2 or 4 or 8"):
+        phasic_config(aux_minibatches=3, minibatch_scheme="envs")
+    with pytest.raises(UsageError, match=r"aux_minibatches=5 .*use 2 or 3 or 4 or 6"):
+        phasic_config(aux_minibatches=5)
