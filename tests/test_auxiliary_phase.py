@@ -12,10 +12,14 @@ from jax.flatten_util import ravel_pytree
 from made_up import OBS, make_actor_critic, make_config, make_learner, with_fields
 
 from isobatch.algorithms.auxiliary_phase import AuxiliaryBatch, auxiliary_phase, auxiliary_step, joint_loss
+from isobatch.algorithms.iteration import iterate
+from isobatch.algorithms.policy_phase import prepare
 from isobatch.config import Config
+from isobatch.envs import make_env
 from isobatch.errors import UsageError
 from isobatch.minibatches import minibatch_indices
-from isobatch.state import Phase
+from isobatch.rollout import collect
+from isobatch.state import Phase, initial_state
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -133,6 +137,28 @@ def test_the_average_starts_anew_after_the_phase():
     assert (float(after.proximal.weight), float(after.proximal.age)) == (1.0, 0.0)
     assert not np.allclose(after.networks.policy.head.weight, learner.networks.policy.head.weight)
     jax.tree.map(np.testing.assert_array_equal, after.optimizer, learner.optimizer)
+
+
+def test_the_phase_holds_what_its_iterations_saw_and_ends_with_the_last_of_them():
+    """N_pi = 2, data one iteration old: updates 0, 1 | 2, 3 happen in iterations 1, 2 | 3, 4. The observations
+    are those of the rollouts in use, the targets theirs; the auxiliary phase follows updates 1 and 3."""
+    config = phasic_config(env="Probe-ActionObserved", staleness=1, total_timesteps=120, num_minibatches=2)
+    env = make_env(config.env)
+    state, states, metrics = initial_state(config, env, 0), [], []
+    step = jax.jit(partial(iterate, config, env))
+    for i in range(5):
+        states.append(state)
+        state, one, _ = step(state, config.hypers, jnp.int32(i))
+        metrics.append(one)
+    assert [float(one["aux/value_loss"]) > 0 for one in metrics] == [False, False, True, False, True]
+    for slot, iteration in enumerate((2, 3)):  # in the phase of iterations 3 and 4: rollouts collected in 2 and 3
+        then = states[iteration]
+        key = jax.random.split(then.key, 5)[2]
+        _, segment, _, _ = collect(env, then.learner.networks, then.envs, None, 10.0, T, key)
+        np.testing.assert_array_equal(state.phase.obs[slot], segment.obs)
+        now = states[iteration + 1]
+        batch, *_ = prepare(config, segment, now.learner.networks.policy, None, now.advantage_moments, config.hypers)
+        np.testing.assert_allclose(state.phase.target[slot], batch.target, rtol=1e-9)
 
 
 def test_without_an_average_there_is_none_to_reset():
