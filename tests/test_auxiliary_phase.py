@@ -12,9 +12,14 @@ from jax.flatten_util import ravel_pytree
 from made_up import OBS, make_actor_critic, make_config, make_learner, with_fields
 
 from isobatch.algorithms.auxiliary_phase import AuxiliaryBatch, auxiliary_phase, auxiliary_step, joint_loss
+from isobatch.algorithms.iteration import iterate
+from isobatch.algorithms.policy_phase import prepare
 from isobatch.config import Config
+from isobatch.envs import make_env
+from isobatch.errors import UsageError
 from isobatch.minibatches import minibatch_indices
-from isobatch.state import Phase
+from isobatch.rollout import collect
+from isobatch.state import Phase, initial_state
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -134,6 +139,28 @@ def test_the_average_starts_anew_after_the_phase():
     jax.tree.map(np.testing.assert_array_equal, after.optimizer, learner.optimizer)
 
 
+def test_the_phase_holds_what_its_iterations_saw_and_ends_with_the_last_of_them():
+    """N_pi = 2, data one iteration old: updates 0, 1 | 2, 3 happen in iterations 1, 2 | 3, 4. The observations
+    are those of the rollouts in use, the targets theirs; the auxiliary phase follows updates 1 and 3."""
+    config = phasic_config(env="Probe-ActionObserved", staleness=1, total_timesteps=120, num_minibatches=2)
+    env = make_env(config.env)
+    state, states, metrics = initial_state(config, env, 0), [], []
+    step = jax.jit(partial(iterate, config, env))
+    for i in range(5):
+        states.append(state)
+        state, one, _ = step(state, config.hypers, jnp.int32(i))
+        metrics.append(one)
+    assert [float(one["aux/value_loss"]) > 0 for one in metrics] == [False, False, True, False, True]
+    for slot, iteration in enumerate((2, 3)):  # in the phase of iterations 3 and 4: rollouts collected in 2 and 3
+        then = states[iteration]
+        key = jax.random.split(then.key, 5)[2]
+        _, segment, _, _ = collect(env, then.learner.networks, then.envs, None, 10.0, T, key)
+        np.testing.assert_array_equal(state.phase.obs[slot], segment.obs)
+        now = states[iteration + 1]
+        batch, *_ = prepare(config, segment, now.learner.networks.policy, None, now.advantage_moments, config.hypers)
+        np.testing.assert_allclose(state.phase.target[slot], batch.target, rtol=1e-9)
+
+
 def test_without_an_average_there_is_none_to_reset():
     config = phasic_config()
     after, _ = auxiliary_phase(config, make_learner(config), make_phase(), config.hypers, jax.random.key(4))
@@ -155,3 +182,12 @@ def test_a_phase_teaches_the_policy_s_features_the_value_and_keeps_the_policy():
     assert now["aux/value_loss"] < 0.1 * before["aux/value_loss"]
     assert now["aux/true_value_loss"] < 0.1 * before["aux/true_value_loss"]
     assert now["aux/clone_kl"] < 0.01
+
+
+def test_minibatches_that_do_not_fit_are_refused():
+    """4 environments x 6 steps: 3 divides 24 samples evenly, but makes no whole rows and no equal chunks of one."""
+    assert phasic_config(aux_minibatches=3).aux_minibatches == 3
+    with pytest.raises(UsageError, match=r"aux_minibatches=3 .*use 1 or 2 or 4 or 8"):
+        phasic_config(aux_minibatches=3, minibatch_scheme="envs")
+    with pytest.raises(UsageError, match=r"aux_minibatches=5 .*use 2 or 3 or 4 or 6"):
+        phasic_config(aux_minibatches=5)

@@ -126,6 +126,7 @@ BAD = {
     "--algo reinforce --num-steps 100": r"num_steps=100 is too short for complete episodes of CartPole-v1",
     "--objective policy-gradient": r"objective='policy-gradient' has no ratio to correct for the 16 gradient steps",
     "--objective kl --proximal-policy loglinear": r"proximal_policy='loglinear' has no analytic KL",
+    "--algo ppg --complete-episodes": r"complete_episodes=True does not go with an auxiliary phase",
     "--no-baseline": r"baseline=False needs returns without a value function",
 }  # fmt: skip
 

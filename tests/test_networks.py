@@ -156,7 +156,7 @@ def test_only_ppg_has_an_auxiliary_head():
 
 def test_initial_weights_are_orthogonal_with_the_gain_of_their_kind():
     """Rows or columns, whichever are fewer, are orthonormal up to the gain: sqrt 2 hidden, .01 policy, 1 value."""
-    nets = networks(shape=(6, 6, 2), channels="4")
+    nets = networks(shape=(6, 6, 2), channels="4", hidden_sizes="5,7")  # narrower and wider ones
     kernel = nets.policy.torso.convs[0].weight
     layers = [
         (kernel.reshape(-1, kernel.shape[-1]), math.sqrt(2)),

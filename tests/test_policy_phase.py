@@ -15,6 +15,7 @@ from made_up import make_actor_critic, make_config, make_learner, make_minibatch
 from isobatch.algorithms.iteration import policy_phase
 from isobatch.algorithms.policy_phase import Batch, gradient_step, optimize, prepare, total_loss
 from isobatch.config import Config
+from isobatch.errors import UsageError
 from isobatch.minibatches import minibatch_indices
 from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, Dense, Policy, Torso
@@ -248,6 +249,20 @@ def test_reward_normalisation_comes_before_the_advantages():
     np.testing.assert_allclose(batch.advantage, raw_advantages(config, with_fields(segment, reward=scaled)), **CLOSE)
 
 
+def test_whole_episodes_begin_the_discounted_return_of_the_normaliser_anew():
+    """Every iteration starts with a reset: what an unfinished episode had gathered before it is no one's return."""
+    before = RewardScale(jnp.full(4, 1e3), Moments.empty())
+    settings = dict(normalize_rewards=True, reward_norm_gamma=0.9, complete_episodes=True)
+    segment = make_segment(make_config(**settings), DONE, time_limit=1)
+    _, scale, *_ = prepared(make_config(**settings), segment=segment, reward_scale=before)
+    _, variance = oracles.scale_rewards([(np.asarray(segment.reward), DONE)], 0.9, 10.0)
+    np.testing.assert_allclose(scale.moments.variance, variance, **CLOSE)
+    _, going_on, *_ = prepared(
+        make_config(**settings | dict(complete_episodes=False)), segment=segment, reward_scale=before
+    )
+    assert going_on.moments.variance > 100 * variance  # otherwise the return goes on from one rollout to the next
+
+
 def test_explained_variance():
     """1 - Var(target - V)/Var(target)."""
     config = make_config()
@@ -279,6 +294,14 @@ def test_without_a_baseline_the_advantage_is_the_return_and_no_value_is_trained(
     for part in ("value_torso", "value_head"):
         jax.tree.map(np.testing.assert_array_equal, getattr(after.networks, part), getattr(learner.networks, part))
     assert "losses/value_loss" not in metrics
+
+
+def test_without_a_baseline_nothing_may_ask_for_one():
+    free = dict(bootstrap=False, baseline=False, gae_lambda=1.0)
+    assert make_config(**free).static.baseline is False  # the form in which it is compiled is valid too
+    for other in (dict(bootstrap=True), dict(gae_lambda=0.9), dict(value_epochs=1)):
+        with pytest.raises(UsageError, match="baseline=False"):
+            make_config(**(free | other))
 
 
 def test_whole_episodes_weigh_in_and_parts_of_episodes_do_not():

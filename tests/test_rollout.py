@@ -185,11 +185,11 @@ def test_bounds_of_several_dimensions_each_clip_their_own():
 def test_normalised_observations_are_what_the_networks_see_and_the_learner_gets():
     """mean 1, deviation 0.5: the clock 0 1 2 is seen as -2, 0, 2 and the final 3 as 4; the raw clock is kept too."""
     moments = Moments(jnp.full(1, 1.0), jnp.full(1, 0.25), jnp.array(1.0))
-    _, segment, _, raw_obs = roll(CLOCK[True], linear_networks(1.0, 10.0), 2, 3, moments=moments)
-    np.testing.assert_allclose(segment.obs[:, 0, 0], [-2, 0, 2], atol=1e-5)
-    np.testing.assert_allclose(raw_obs[:, 0, 0], [0, 1, 2])
-    np.testing.assert_allclose(segment.value[:, 0], [8, 10, 12], atol=1e-5)
-    np.testing.assert_allclose(segment.next_value[:, 0], [10, 12, 14], atol=1e-5)
+    _, segment, _, raw_obs = roll(CLOCK[True], linear_networks(1.0, 10.0), 2, 4, moments=moments)
+    np.testing.assert_allclose(segment.obs[:, 0, 0], [-2, 0, 2, -2], atol=1e-5)
+    np.testing.assert_allclose(raw_obs[:, 0, 0], [0, 1, 2, 0])
+    np.testing.assert_allclose(segment.value[:, 0], [8, 10, 12, 8], atol=1e-5)
+    np.testing.assert_allclose(segment.next_value[:, 0], [10, 12, 14, 10], atol=1e-5)
 
 
 def test_normalised_observations_are_clipped():

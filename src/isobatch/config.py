@@ -270,9 +270,19 @@ class Config:
             raise UsageError(
                 "baseline=False needs returns without a value function: use bootstrap=False and gae_lambda=1."
             )
+        if not self.baseline and self.value_epochs:
+            raise UsageError(
+                f"baseline=False leaves value_epochs={self.value_epochs} nothing to train: use value_epochs=0."
+            )
         if not self.baseline and self.policy_iterations_per_phase:
             raise UsageError(
                 "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
+            )
+
+        if self.complete_episodes and self.policy_iterations_per_phase:
+            raise UsageError(
+                "complete_episodes=True does not go with an auxiliary phase, which uses every step: "
+                "use policy_iterations_per_phase=0."
             )
 
     def _check_phases(self) -> None:
@@ -283,13 +293,12 @@ class Config:
                 f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
                 f"phases of {self.geometry.phase_batch} steps: use total_timesteps={steps}."
             )
-        rows = phase * self.num_envs
-        fitting = [n // phase for n in minibatch_counts(rows, self.num_steps, self.minibatch_scheme) if n % phase == 0]
+        fitting = minibatch_counts(self.num_envs, self.num_steps, self.minibatch_scheme)
         if self.aux_minibatches not in fitting:
             near = sorted(fitting, key=lambda n: abs(n - self.aux_minibatches))[:4]
             raise UsageError(
-                f"aux_minibatches={self.aux_minibatches} does not evenly cut the samples of a phase (num_envs "
-                f"{self.num_envs} x num_steps {self.num_steps}, {self.minibatch_scheme}): "
+                f"aux_minibatches={self.aux_minibatches} does not evenly divide an iteration of num_envs "
+                f"{self.num_envs} x num_steps {self.num_steps} under minibatch_scheme={self.minibatch_scheme!r}: "
                 f"use {' or '.join(map(str, sorted(near)))}."
             )
 

@@ -90,7 +90,8 @@ def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
 def empty_phase(config: Config, env: Environment) -> Phase:
     """Room for N_pi iterations, the observations as small as they come."""
     shape = (config.policy_iterations_per_phase, config.num_steps, config.num_envs)
-    dtype = jnp.result_type(float) if config.normalize_observations else env.obs_dtype
+    as_float = config.normalize_observations or env.obs_dtype == "float32"
+    dtype = jnp.result_type(float) if as_float else env.obs_dtype
     return Phase(jnp.zeros((*shape, *env.obs_shape), dtype), jnp.zeros(shape))
 
 
