@@ -98,9 +98,28 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
         normalize_observations=True,
         normalize_rewards=True,
     ),
+    # A policy that is sure too early plays a safe loop for ever: hence the entropy.
+    "Breakout-MinAtar": dict(
+        total_timesteps=600_000,
+        num_envs=64,
+        num_steps=64,
+        num_minibatches=8,
+        update_epochs=3,
+        learning_rate=1e-3,
+        lr_schedule="linear",
+        ent_coef=0.05,
+        arrangement="shared",
+        activation="relu",
+        hidden_sizes=(64,),
+        channels=(16,),
+    ),
 }
 
 FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
+    ("ppo", "CartPole-v1"): dict(learning_rate=1e-3),
+    ("ppo-ewma", "CartPole-v1"): dict(learning_rate=1e-3),
+    ("ppg", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
+    ("ppg-ewma", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
     ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_steps=500, learning_rate=5e-3),
 }
 
