@@ -103,6 +103,16 @@ def test_one_step_is_one_of_the_auxiliary_optimiser():
     )
 
 
+def test_the_auxiliary_optimiser_has_moments_of_its_own():
+    """Adam's state of the policy phase, here of 5 steps, neither changes an auxiliary step nor is changed by it."""
+    config = phasic_config(optimizer="adam")
+    learner, batch = make_learner(config), make_batch(config)
+    busy = with_fields(learner, optimizer=jax.tree.map(lambda leaf: leaf + 5, learner.optimizer))
+    (after, _), (expected, _) = (auxiliary_step(config, batch, one, config.hypers) for one in (busy, learner))
+    jax.tree.map(np.testing.assert_array_equal, after.networks, expected.networks)
+    jax.tree.map(np.testing.assert_array_equal, after.optimizer, busy.optimizer)
+
+
 @pytest.mark.parametrize("scheme", ["shuffle", "envs"])
 def test_a_phase_is_its_steps_one_after_the_other(scheme):
     """E_aux = 2 epochs of N_pi x 2 minibatches over all N_pi x T x N samples; pi_old is the policy before the phase."""

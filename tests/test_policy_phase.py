@@ -310,13 +310,16 @@ def test_whole_episodes_weigh_in_and_parts_of_episodes_do_not():
     done = np.array([[mark == "x" for mark in row] for row in rows]).T
     for kind in ("timestep", "trajectory", "trajectory-mean", "constant"):
         config = make_config(complete_episodes=True, aggregation=kind, aggregation_horizon=7.0, advantage_norm="none")
-        batch, *_ = prepared(config, segment=make_segment(config, done, time_limit=3))
+        batch, _, moments, metrics = prepared(config, segment=make_segment(config, done, time_limit=3))
         episodes = [e for e in oracles.split_episodes(done) if e[0][0] + 3 <= 6]
         assert [len(e) for e in episodes] == [2, 2, 3, 2, 1, 1, 1, 3, 3, 3]
         per_sample = np.random.default_rng(0).normal(size=(6, 4))
         expected = oracles.aggregate(kind, [[per_sample[sample] for sample in e] for e in episodes], 7.0)
         assert float(np.mean(np.asarray(batch.weight) * per_sample)) == pytest.approx(expected)
         assert float(jnp.mean(batch.share)) == pytest.approx(1.0)
+        raw = np.array([np.asarray(batch.advantage)[sample] for e in episodes for sample in e])
+        np.testing.assert_allclose([moments.mean, moments.variance], [raw.mean(), raw.var()], **CLOSE)
+        np.testing.assert_allclose(metrics["advantages/mean"], raw.mean(), **CLOSE)
         assert set(map(tuple, np.argwhere(batch.used).tolist())) == {sample for e in episodes for sample in e}
 
 
@@ -555,6 +558,19 @@ def test_separate_value_epochs_train_the_value_first_with_an_optimiser_of_its_ow
                     jax.tree.map(np.testing.assert_array_equal, expected.proximal, before.proximal)
     for ours, theirs in zip(jax.tree.leaves(after), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_value_and_policy_steps_keep_their_moments_apart():
+    """After a policy step the first value step is still the first of its Adam, and leaves the other's state alone."""
+    config = make_config(value_epochs=1)
+    learner, batch, rate = make_learner(config), make_minibatch(config), jnp.array(0.1)
+    policy_first, _ = gradient_step(config, "policy", batch, learner, config.hypers, rate)
+    both, _ = gradient_step(config, "value", batch, policy_first, config.hypers, rate)
+    alone, _ = gradient_step(config, "value", batch, learner, config.hypers, rate)
+    jax.tree.map(np.testing.assert_array_equal, both.networks.value_head, alone.networks.value_head)
+    jax.tree.map(np.testing.assert_array_equal, both.value_optimizer, alone.value_optimizer)
+    jax.tree.map(np.testing.assert_array_equal, both.optimizer, policy_first.optimizer)
+    assert not np.allclose(both.networks.value_head.weight, learner.networks.value_head.weight)
 
 
 @pytest.mark.parametrize("minibatches", [1, 4])
