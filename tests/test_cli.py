@@ -127,6 +127,7 @@ BAD = {
     "--objective policy-gradient": r"objective='policy-gradient' has no ratio to correct for the 16 gradient steps",
     "--objective kl --proximal-policy loglinear": r"proximal_policy='loglinear' has no analytic KL",
     "--algo ppg --complete-episodes": r"complete_episodes=True does not go with an auxiliary phase",
+    "--noise-scale --num-envs 1": r"noise_scale=True compares environments .* use num_envs of at least 2",
     "--no-baseline": r"baseline=False needs returns without a value function",
 }  # fmt: skip
 

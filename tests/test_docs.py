@@ -90,7 +90,7 @@ def test_every_algorithm_has_a_page() -> None:
 
 def test_metrics_page_has_every_column_and_no_other() -> None:
     """All kinds of metrics at once: an auxiliary phase, stale data, a value function."""
-    config = tiny("ppg-ewma", staleness=3, total_timesteps=32 * 15)
+    config = tiny("ppg-ewma", staleness=3, total_timesteps=32 * 15, noise_scale=True)
     env = make_env(config.env)
     start = initial_state(config, env, 0)
     _, metrics, _ = jax.eval_shape(partial(iterate, config.static, env), start, config.hypers, jnp.int32(0))

@@ -60,8 +60,8 @@ def write_page(out: Path) -> None:
     page = [
         "# What the presets learn",
         "",
-        "Made by `python docs/results/training.py`. Final return: mean over the episodes that ended in the last tenth of",
-        "the steps, for each seed. Learned: how many seeds reached the return named in the heading.",
+        "Made by `python docs/results/training.py`. Final return: mean over the episodes that ended in the last tenth",
+        "of the steps, for each seed. Learned: how many seeds reached the return named in the heading.",
         "",
     ]
     for env, (algos, seeds, goal) in RUNS.items():

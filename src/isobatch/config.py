@@ -220,6 +220,8 @@ class Config:
     """Scale observations by their running mean and standard deviation."""
     normalize_rewards: bool = False
     """Scale rewards by the running standard deviation of the discounted return."""
+    noise_scale: bool = False
+    """Measure the gradient noise scale in every iteration, for one more gradient pass over it (metrics noise/*)."""
     staggered_resets: bool = False
     """Start each environment at another point of its time limit, so that they do not truncate together."""
 
@@ -279,6 +281,8 @@ class Config:
                 "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
             )
 
+        if self.noise_scale and self.num_envs < 2:
+            raise UsageError("noise_scale=True compares environments with each other: use num_envs of at least 2.")
         if self.complete_episodes and self.policy_iterations_per_phase:
             raise UsageError(
                 "complete_episodes=True does not go with an auxiliary phase, which uses every step: "

@@ -63,6 +63,22 @@ def final_returns(table: Table, env_steps: int) -> list[float | None]:
     return returns
 
 
+def critical_batch(table: Table) -> float:
+    """Critical batch size S / |G|^2 of the second half of a run, both averaged over its lines and seeds first."""
+    if "noise/trace" not in table:
+        raise UsageError(
+            "the run has no noise/* metrics: train it with --noise-scale, or give the critical batch size."
+        )
+    late = table["env_steps"] > 0.5 * table["env_steps"].max()
+    noise, signal = (float(np.nanmean(table[name][late])) for name in ("noise/trace", "noise/signal"))
+    if not signal > 0:
+        raise UsageError(
+            f"the run's gradient signal of {signal:.3g} cannot be told from its noise: train more seeds or longer, or "
+            "give the critical batch size."
+        )
+    return noise / signal
+
+
 def read_metrics(path: Path) -> Table:
     """`metrics.csv` of a run directory as arrays; a value that was not measured is NaN."""
     file = Path(path) / METRICS

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from isobatch.algorithms.auxiliary_phase import auxiliary_phase
+from isobatch.algorithms.noise_scale import noise_metrics
 from isobatch.algorithms.policy_phase import Metrics, optimize, prepare
 from isobatch.config import Config, Hypers
 from isobatch.envs.interface import Environment
@@ -85,6 +86,8 @@ def policy_phase(
         config, segment, learner.networks.policy, reward_scale, advantage_moments, hypers
     )
     rate = learning_rate(config, hypers, iteration)
+    if config.noise_scale:
+        metrics |= noise_metrics(config, batch, learner, hypers)
     learner, step_metrics = optimize(config, batch, learner, hypers, rate, key)
     metrics |= step_metrics | {"charts/learning_rate": rate}
     if config.staleness:

@@ -47,6 +47,10 @@ def run(args: argparse.Namespace) -> int:
     config, metrics = subject(args)
     facts = {name: getattr(args, name) for name in (*FACTS, "continuous")}
     facts["cores"] = args.cores or os.cpu_count()
+    if metrics is not None and "noise/trace" in metrics and not args.critical_batch:
+        from isobatch.metrics import critical_batch
+
+        facts["critical_batch"] = critical_batch(metrics)
     advice = advise(config, known_facts(config, **facts), metrics)
     if args.plot:
         from isobatch.advice.geometry_plot import plot_geometry

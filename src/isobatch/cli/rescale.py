@@ -50,7 +50,9 @@ def add_flags(parser: Parser) -> None:
     group.add_argument("--use", action="append", default=[], metavar="RULE", help=f"apply this rule; one of {names}")
     group.add_argument("--without", action="append", default=[], metavar="RULE", help="leave this rule out")
     group.add_argument(
-        "--critical-batch", type=_number("critical_batch", float), metavar="B", help="critical batch size, if measured"
+        "--critical-batch",
+        metavar="B",
+        help="critical batch size, or the directory of a run that measured it with --noise-scale",
     )
     group = parser.add_argument_group("other libraries")
     for name, (metavar, about) in SOURCES.items():
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         devices_before=1 if args.devices is None else args.devices,
         use=args.use,
         without=args.without,
-        critical_batch=args.critical_batch,
+        critical_batch=critical_batch_from(args.critical_batch),
     )
     answer = answer_in(args.library, result.after, source)
     text = answer.text if answer else dump_settings(changed_settings(result.after))
@@ -202,6 +204,17 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def critical_batch_from(text: str | None) -> float | None:
+    """A number as it is, or what a run measured."""
+    if text is None:
+        return None
+    if not Path(text).is_dir():
+        return float(parse_value("critical_batch", text, float))
+    from isobatch.metrics import critical_batch, read_metrics
+
+    return critical_batch(read_metrics(Path(text)))
 
 
 def _number(name: str, kind: type) -> Any:
