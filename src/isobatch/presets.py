@@ -118,6 +118,8 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("ppo", "CartPole-v1"): dict(learning_rate=1e-3),
     ("ppo-ewma", "CartPole-v1"): dict(learning_rate=1e-3),
+    # Ten epochs make the proximal policy young: an average as old as half an iteration holds on to more.
+    ("ppo-ewma", "Pendulum-v1"): dict(beta_prox=80 / 81),
     ("ppg", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
     ("ppg-ewma", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
     ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_steps=500, learning_rate=5e-3),
