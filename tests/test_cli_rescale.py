@@ -64,7 +64,7 @@ def test_rescale_reads_yaml_and_writes_a_file(tmp_path: Path, capsys: pytest.Cap
 def test_rules_can_be_named_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["rescale", *BASE, "--factor", "4", "--use", "linear-adam", "--without", "proximal-age", "--json"]
     after = json.loads(called(capsys, *words))["after"]
-    assert after["learning_rate"] == pytest.approx(1e-3 / 4)
+    assert after["learning_rate"] == pytest.approx(2.5e-3 / 4)
     assert after["beta_prox"] == pytest.approx(8 / 9)
 
 
@@ -178,9 +178,9 @@ def test_advise_reads_the_metrics_of_a_run(tmp_path: Path, capsys: pytest.Captur
     out = called(capsys, "advise", str(tmp_path))
     assert "what the run's metrics say" in out
     assert "30.00% of the ratios are clipped" in out
-    assert "learning_rate 0.001 -> 0.0006301" in " ".join(out.split())  # 1.0364/1.6449 of it
+    assert "learning_rate 0.0025 -> 0.001575" in " ".join(out.split())  # 1.0364/1.6449 of it
     answer = json.loads(called(capsys, "advise", str(tmp_path), "--json"))
-    assert answer["monitors"][0]["suggestions"][0]["after"] == pytest.approx(0.001 * 1.0364 / 1.6449, rel=1e-4)
+    assert answer["monitors"][0]["suggestions"][0]["after"] == pytest.approx(0.0025 * 1.0364 / 1.6449, rel=1e-4)
 
 
 PROBE = """

@@ -38,6 +38,8 @@ def main() -> None:
         for algo in RUNS[env][0]:
             train(command(algo, env), args.out / f"{env}-{algo}")
     write_page(args.out)
+    for algo in FAMILY:
+        write_result(args.out, algo)
 
 
 def command(algo: str, env: str) -> list[str]:
@@ -55,6 +57,32 @@ def train(words: list[str], run_dir: Path) -> None:
     result.write_text(done.stdout)
 
 
+def row(out: Path, env: str, algo: str) -> str | None:
+    """A line of a table: what this run came to, if it is there."""
+    path = out / f"{env}-{algo}" / "result.json"
+    if not path.exists():
+        return None
+    result, (_, seeds, goal) = json.loads(path.read_text()), RUNS[env]
+    ends = np.array(result["final_return"], dtype=float)
+    return (
+        f"{result['env_steps']:,} | {np.sum(ends >= goal)} of {seeds} | {np.median(ends):.1f} | {ends.min():.1f} "
+        f"| {ends.max():.1f} |"
+    )
+
+
+def write_result(out: Path, algo: str) -> None:
+    """The results of one algorithm, below the marker of its page."""
+    page = HERE.parent / "algorithms" / f"{algo}.md"
+    marker = f"<!-- result:{algo} -->"
+    before, _ = page.read_text().split(marker)
+    lines = ["", "| environment | steps per seed | learned | median | worst | best |", "|---|---:|---:|---:|---:|---:|"]
+    for env, (algos, _, goal) in RUNS.items():
+        if algo in algos and (text := row(out, env, algo)):
+            lines.append(f"| {env} ({goal}) | {text}")
+    lines += ["", "Final return over seeds; learned: seeds that reached the number in brackets. Commands and curves:"]
+    page.write_text(before + marker + "\n".join([*lines, "[what the presets learn](../results/training.md)."]) + "\n")
+
+
 def write_page(out: Path) -> None:
     """One section an environment, of the runs that are there."""
     page = [
@@ -64,19 +92,13 @@ def write_page(out: Path) -> None:
         "of the steps, for each seed. Learned: how many seeds reached the return named in the heading.",
         "",
     ]
-    for env, (algos, seeds, goal) in RUNS.items():
+    for env, (algos, _, goal) in RUNS.items():
         found = [algo for algo in algos if (out / f"{env}-{algo}" / "result.json").exists()]
         if not found:
             continue
         page += [f"## {env}: {goal}", "", "| algorithm | steps per seed | learned | median | worst | best |"]
         page += ["|---|---:|---:|---:|---:|---:|"]
-        for algo in found:
-            result = json.loads((out / f"{env}-{algo}" / "result.json").read_text())
-            ends = np.array(result["final_return"], dtype=float)
-            page.append(
-                f"| `{algo}` | {result['env_steps']:,} | {np.sum(ends >= goal)} of {seeds} | {np.median(ends):.1f} "
-                f"| {ends.min():.1f} | {ends.max():.1f} |"
-            )
+        page += [f"| `{algo}` | {row(out, env, algo)}" for algo in found]
         picture = f"training-{env}.png"
         tables = {algo: RunDirectory.open(out / f"{env}-{algo}").metrics() for algo in found}
         learning_curves(tables, HERE / picture, env)

@@ -1,14 +1,14 @@
-"""Settings that work, in one place: per algorithm, then per environment, then the user's own.
+"""Settings that work, in one place: per environment, then per algorithm, then for both, then the user's own.
 
-An algorithm is a preset over the choices of `Config`; an environment's preset says how it is best
-learned by the family. `preset(algo, env, ...)` merges them in that order, the later one wins.
+An environment's preset says how it is best learned; an algorithm is a preset over the choices of `Config`, and what makes
+it that algorithm wins over the environment. `preset(algo, env, ...)` merges them in this order.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from isobatch.config import Config
+from isobatch.config import Config, parse_field
 from isobatch.errors import UsageError, near_matches
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -116,12 +116,14 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
 }
 
 FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
-    ("ppo", "CartPole-v1"): dict(learning_rate=1e-3),
-    ("ppo-ewma", "CartPole-v1"): dict(learning_rate=1e-3),
+    # As in rl-zoo3: shorter horizons keep a solved CartPole solved.
+    ("ppo", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
+    ("ppo-ewma", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
     # Ten epochs make the proximal policy young: an average as old as half an iteration holds on to more.
     ("ppo-ewma", "Pendulum-v1"): dict(beta_prox=80 / 81),
     ("ppg", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
     ("ppg-ewma", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
+    ("a2c", "CartPole-v1"): dict(learning_rate=2.5e-3),
     ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_steps=500, learning_rate=5e-3),
 }
 
@@ -139,8 +141,14 @@ def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | N
         raise UsageError(
             f"algo={algo!r} is unknown{near_matches(algo, ALGORITHMS) or '; use ' + ', '.join(ALGORITHMS) + '.'}"
         )
-    settings = ALGORITHMS[algo] | ENVIRONMENTS.get(env, {}) | FOR_BOTH.get((algo, env), {})
-    config = Config.from_dict(settings | overrides | dict(algo=algo, env=env))
+    settings = ENVIRONMENTS.get(env, {}) | ALGORITHMS[algo] | FOR_BOTH.get((algo, env), {})
+    chosen = settings | overrides
+    phases = parse_field("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0))
+    if phases and "total_timesteps" not in overrides:  # as many whole phases as the preset has room for
+        plain = Config.from_dict(chosen | dict(policy_iterations_per_phase=0))
+        updates = max((plain.num_iterations - plain.staleness) // phases, 1) * phases
+        chosen["total_timesteps"] = (updates + plain.staleness) * plain.geometry.iteration_batch
+    config = Config.from_dict(chosen | dict(algo=algo, env=env))
     return config if stale_objective is None else with_stale_objective(config, stale_objective)
 
 
