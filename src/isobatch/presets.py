@@ -1,7 +1,7 @@
 """Settings that work, in one place: per environment, then per algorithm, then for both, then the user's own.
 
-An environment's preset says how it is best learned; an algorithm is a preset over the choices of `Config`, and what makes
-it that algorithm wins over the environment. `preset(algo, env, ...)` merges them in this order.
+An environment's preset says how it is best learned; an algorithm is a preset over the choices of `Config`, and what
+makes it that algorithm wins over the environment. `preset(algo, env, ...)` merges them in this order.
 """
 
 from __future__ import annotations
