@@ -35,6 +35,9 @@ def chapters(total_timesteps: int = 300_000) -> list[Chapter]:
         learning_rate=1e-2,
         lr_schedule="constant",
         max_grad_norm="inf",  # as in the paper: a bound on the norm acts differently on gradients of another noise
+        gamma=0.99,
+        gae_lambda=0.95,
+        ent_coef=0.01,
         advantage_norm="ewma",
         total_timesteps=total_timesteps,
     )
