@@ -118,7 +118,9 @@ BAD = {
     "--algo a2c --staleness 2": r"staleness=2 needs an objective with an importance ratio",
     "--algo a2c --stale-objective decoupled": r"stale_objective='decoupled' needs .* and a2c has none",
     "--stale-objective fresh": r"stale_objective='fresh' is unknown: use one of recent, decoupled, behavior",
-    "--algo ppg --policy-iterations-per-phase 7 --total-timesteps 500000": r"policy_iterations_per_phase=7 does not .* total_timesteps=\d+",
+    "--algo ppg --policy-iterations-per-phase 7 --total-timesteps 500000": (
+        r"policy_iterations_per_phase=7 does not .* total_timesteps=\d+"
+    ),
     "--algo ppg --aux-epochs 0": r"aux_epochs=0 must be at least 1",
     "--algo ppg --num-steps 10000000 --num-envs 64 --total-timesteps 5120000000 --policy-iterations-per-phase 8": (
         r"policy_iterations_per_phase=8 needs [\d.e+]+ GB .* lower it"
