@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -163,10 +162,6 @@ def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Spac
     value_head = _dense(rng, features, 1, VALUE_GAIN)
     aux_head = _dense(rng, features, 1, VALUE_GAIN) if config.policy_iterations_per_phase else None
     return ActorCritic(Policy(torso, head, log_std), value_torso, value_head, aux_head, config.arrangement)
-
-
-def parameter_count(tree: Any) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...]) -> Torso:
