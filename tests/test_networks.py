@@ -10,7 +10,7 @@ import pytest
 from isobatch.config import Config
 from isobatch.distributions import Categorical, DiagonalGaussian
 from isobatch.envs.spaces import Box, Discrete
-from isobatch.networks import ActorCritic, Conv, make_networks, parameter_count
+from isobatch.networks import ActorCritic, Conv, make_networks
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -198,10 +198,3 @@ def test_discrete_actions_begin_almost_uniform():
     policy = networks(space=Discrete(3)).policy(jnp.asarray(OBS))
     assert isinstance(policy, Categorical)
     np.testing.assert_allclose(np.exp(policy.log_probs), 1 / 3, rtol=0.1)
-
-
-def test_parameter_count_by_hand():
-    """3-5-4 torsos: (3+1)5 + (5+1)4 = 44 each; heads (4+1)2 = 10 and 5. Dual 44 + 10 + 44 + 5, shared 44 less."""
-    assert parameter_count(networks()) == 103
-    assert parameter_count(networks(arrangement="shared")) == 59
-    assert parameter_count(networks(arrangement="shared").policy) == 54
