@@ -6,6 +6,7 @@ needs a QR decomposition, and batched QR inside jit can deadlock on a CPU.
 
 from __future__ import annotations
 
+import abc
 import itertools
 from collections.abc import Callable
 
@@ -54,28 +55,46 @@ def _matmul_backwards(saved: tuple[Array, Array], gradient: Array) -> tuple[Arra
 matmul.defvjp(_matmul_forwards, _matmul_backwards)
 
 
-class Dense(eqx.Module):
+class Affine(eqx.Module):
+    """rows(x) W + b: what layers with weights have in common, and all that the gradient laboratory knows of them."""
+
+    weight: eqx.AbstractVar[Array]
+    bias: eqx.AbstractVar[Float[Array, "Out"]]
+
+    @abc.abstractmethod
+    def rows(self, x: Array) -> Array:
+        """The input as rows [..., In] that are multiplied by the weights, one for each position of the output."""
+
+    @property
+    def matrix(self) -> Float[Array, "In Out"]:
+        return self.weight.reshape(-1, self.weight.shape[-1])
+
+    def __call__(self, x: Array) -> Array:
+        return matmul(self.rows(x), self.matrix) + self.bias
+
+
+class Dense(Affine):
     """x W + b."""
 
     weight: Float[Array, "In Out"]
     bias: Float[Array, "Out"]
 
-    def __call__(self, x: Float[Array, "*B In"]) -> Float[Array, "*B Out"]:
-        return matmul(x, self.weight) + self.bias
+    def rows(self, x: Float[Array, "*B In"]) -> Float[Array, "*B In"]:
+        return x
 
 
-class Conv(eqx.Module):
+class Conv(Affine):
     """A KERNEL x KERNEL convolution, stride 1, without padding; height x width x channels."""
 
     weight: Float[Array, "K K In Out"]
     bias: Float[Array, "Out"]
 
-    def __call__(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 Out"]:
+    def rows(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 KKIn"]:
         # Shifted copies and one matrix product: inside a loop XLA's own convolution was 7 times slower on a CPU.
         size = self.weight.shape[0]
         height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
         shifts = [x[..., i : i + height, j : j + width, :] for i in range(size) for j in range(size)]
-        return matmul(jnp.concatenate(shifts, axis=-1), self.weight.reshape(-1, self.weight.shape[-1])) + self.bias
+        return jnp.concatenate(shifts, axis=-1)
 
 
 class Torso(eqx.Module):

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from isobatch.distributions import Distribution
-from isobatch.envs.interface import Environment
+from isobatch.envs.interface import Environment, Step
 from isobatch.envs.spaces import Box
 from isobatch.moments import Moments
-from isobatch.networks import ActorCritic
+from isobatch.networks import ActorCritic, Policy
 
 
 class EnvCarry(eqx.Module):
@@ -65,6 +65,49 @@ def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array,
     return EnvCarry(state, obs, zeros, zeros.astype(jnp.int32), whole)
 
 
+class Steps(eqx.Module):
+    """What happened in a rollout, time first, before anybody judged it."""
+
+    raw_obs: Array  # before normalisation
+    action: Array
+    behavior: Distribution
+    after: Step  # where the actions led, before resets
+    ended: tuple[Bool[Array, "*T N"], Float[Array, "*T N"], Int[Array, "*T N"]]  # episodes: counted here, return, length
+
+
+def act(
+    env: Environment,
+    policy: Policy,
+    carry: EnvCarry,
+    see: Callable[[Array], Array],
+    num_steps: int,
+    key: Key[Array, ""],
+) -> tuple[EnvCarry, Steps]:
+    """Run the policy for T steps, and reset where an episode ended."""
+    num_envs = carry.episode_return.shape[0]
+
+    def step(carry: EnvCarry, keys: Key[Array, "K"]) -> tuple[EnvCarry, Steps]:
+        behavior = policy(see(carry.obs))
+        action = behavior.sample(keys[0])
+        to_env = clip_to_bounds(action, env)
+        after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, to_env)
+        fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
+        done = after.terminated | after.truncated
+        episode_return, episode_length = carry.episode_return + after.reward, carry.episode_length + 1
+        finished = done & carry.counts
+        new_carry = EnvCarry(
+            state=where_envs(done, fresh_state, after.state),
+            obs=where_envs(done, fresh_obs, after.obs),
+            episode_return=jnp.where(done, 0.0, episode_return),
+            episode_length=jnp.where(done, 0, episode_length),
+            counts=carry.counts | done,
+        )
+        ended = (finished, jnp.where(finished, episode_return, 0.0), jnp.where(finished, episode_length, 0))
+        return new_carry, Steps(carry.obs, action, behavior, after, ended)
+
+    return jax.lax.scan(step, carry, jax.random.split(key, (num_steps, 2 * num_envs + 1)))
+
+
 def collect(
     env: Environment,
     networks: ActorCritic,
@@ -79,40 +122,29 @@ def collect(
 
     With `whole_episodes` only those episodes count that `complete_episodes` uses.
     """
-    num_envs = carry.episode_return.shape[0]
     see = normalizer(obs_moments, obs_clip)
+    last, steps = act(env, networks.policy, carry, see, num_steps, key)
+    after = steps.after
+    counted = steps.ended[0]
+    if whole_episodes:
+        counted = counted & complete_episodes(after.terminated | after.truncated, env.max_steps)[1]
+    sums = (jnp.sum(jnp.where(counted, e, 0), dtype=jnp.float32) for e in steps.ended)
+    return last, judge(env, networks, last, steps, see), Episodes(*sums), steps.raw_obs
 
-    def step(carry: EnvCarry, keys: Key[Array, "K"]) -> tuple[EnvCarry, tuple]:
-        behavior = networks.policy(see(carry.obs))
-        action = behavior.sample(keys[0])
-        to_env = clip_to_bounds(action, env)
-        after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, to_env)
-        fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
-        done = after.terminated | after.truncated
-        episode_return, episode_length = carry.episode_return + after.reward, carry.episode_length + 1
-        finished = done & carry.counts
-        new_carry = EnvCarry(
-            state=_where(done, fresh_state, after.state),
-            obs=_where(done, fresh_obs, after.obs),
-            episode_return=jnp.where(done, 0.0, episode_return),
-            episode_length=jnp.where(done, 0, episode_length),
-            counts=carry.counts | done,
-        )
-        ended = (finished, jnp.where(finished, episode_return, 0.0), jnp.where(finished, episode_length, 0))
-        return new_carry, (carry.obs, action, behavior, after, ended)
 
-    keys = jax.random.split(key, (num_steps, 2 * num_envs + 1))
-    last, (raw_obs, action, behavior, after, ended) = jax.lax.scan(step, carry, keys)
-
-    obs = see(raw_obs)
+def judge(
+    env: Environment, networks: ActorCritic, last: EnvCarry, steps: Steps, see: Callable[[Array], Array]
+) -> Segment:
+    """The steps with the values of their states, and of those they led to."""
+    obs, after = see(steps.raw_obs), steps.after
     # Values of all states in one large pass instead of T small ones.
     values = networks.value(jnp.concatenate([obs, see(last.obs)[None]]))
     next_value = _value_truncated(networks, see, after.obs, after.truncated & ~after.terminated, values[1:])
-    segment = Segment(
+    return Segment(
         obs=obs,
-        action=action,
-        behavior=behavior,
-        log_prob=behavior.log_prob(action),
+        action=steps.action,
+        behavior=steps.behavior,
+        log_prob=steps.behavior.log_prob(steps.action),
         reward=after.reward,
         terminated=after.terminated,
         truncated=after.truncated,
@@ -120,11 +152,6 @@ def collect(
         next_value=next_value,
         time_limit=env.max_steps,
     )
-    counted = ended[0]
-    if whole_episodes:
-        counted = counted & complete_episodes(after.terminated | after.truncated, env.max_steps)[1]
-    sums = (jnp.sum(jnp.where(counted, e, 0), dtype=jnp.float32) for e in ended)
-    return last, segment, Episodes(*sums), raw_obs
 
 
 def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
@@ -183,7 +210,7 @@ def clip_to_bounds(action: Array, env: Environment) -> Array:
     return jnp.clip(action, low, high).reshape(-1, *space.shape)
 
 
-def _where(condition: Bool[Array, "N"], yes: Any, no: Any) -> Any:
+def where_envs(condition: Bool[Array, "N"], yes: Any, no: Any) -> Any:
     """Leaf by leaf, environment by environment."""
 
     def pick(a: Array, b: Array) -> Array:

@@ -1,0 +1,171 @@
+"""Data to measure gradients on: many independent chains of one policy, started where training would find them.
+
+Training does not begin its rollouts at resets: environments go on where they stood. A chain therefore first runs for a
+while after its reset, for one to two time limits. Chains come in *pairs* that have run equally long, as all environments of
+one training run have: what the two share beyond chance (they may reach the time limit together) is the dependence
+between environments of a batch. Pairs are independent of each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from isobatch.algorithms.policy_phase import estimate_advantages
+from isobatch.advantages import gae
+from isobatch.config import Config
+from isobatch.envs.interface import Environment
+from isobatch.rollout import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
+from isobatch.state import TrainState
+
+NEGLIGIBLE = 0.01  # weight gamma^H of what lies beyond the horizon H of a Monte-Carlo return
+TAILS = 4  # continuations of each cut-off return
+
+
+class Chains(eqx.Module):
+    """L steps of C = 2 x pairs chains; chains 2u and 2u + 1 are a pair."""
+
+    segment: Segment  # [L, C], with rewards as the learner sees them
+    true_next_value: Float[Array, "L C"]  # like next_value, but measured by playing on, where a return is cut off
+
+    @property
+    def length(self) -> int:
+        return int(self.segment.reward.shape[0])
+
+    @property
+    def pairs(self) -> int:
+        return int(self.segment.reward.shape[1]) // 2
+
+    def by_pair(self, leaf: Float[Array, "L C *S"]) -> Float[Array, "U 2 L *S"]:
+        """An array of steps, pair by pair."""
+        return jnp.moveaxis(leaf, 0, 1).reshape(self.pairs, 2, self.length, *leaf.shape[2:])
+
+
+def collect_chains(config: Config, env: Environment, state: TrainState, pairs: int, length: int, seed: int) -> Chains:
+    """Start, run and value the chains of one policy; then play on where returns are cut off."""
+    start_key, act_key, tail_key = jax.random.split(jax.random.key(seed), 3)
+    carry = jax.jit(lambda state, key: settled_pairs(env, state, config, pairs, key))(state, start_key)
+
+    @jax.jit
+    def run(state: TrainState, carry: EnvCarry) -> tuple[Segment, Any]:
+        see = normalizer(state.obs_moments, config.hypers.obs_clip)
+        last, steps = act(env, state.learner.networks.policy, carry, see, length, act_key)
+        segment = judge(env, state.learner.networks, last, steps, see)
+        return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), steps.after
+
+    segment, after = run(state, carry)
+    where = np.flatnonzero(cut_off(config, segment))
+    true_next = jnp.where(segment.truncated, 0.0, _next_in_row(segment.value) if config.baseline else 0.0)
+    if len(where):
+        # As many as a power of two: one compilation serves neighbouring numbers of cuts.
+        padded = np.resize(where, 2 ** math.ceil(math.log2(len(where))))
+        states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], (after.state, after.obs))
+        tail = jax.jit(lambda *args: tails(config, env, *args))(state, states, obs, tail_key)[: len(where)]
+        true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
+    return Chains(segment, true_next)
+
+
+def settled_pairs(env: Environment, state: TrainState, config: Config, pairs: int, key: Key[Array, ""]) -> EnvCarry:
+    """Environments in pairs, each pair a random time, of one to two time limits, after its reset."""
+    times_key, key = jax.random.split(key)
+    times = jax.random.randint(times_key, (pairs,), env.max_steps, 2 * env.max_steps)
+    reset_key, key = jax.random.split(key)
+    return settle(env, state, config, start_envs(env, 2 * pairs, False, reset_key), jnp.repeat(times, 2), key)
+
+
+def settle(
+    env: Environment, state: TrainState, config: Config, carry: EnvCarry, times: Int[Array, " C"], key: Key[Array, ""]
+) -> EnvCarry:
+    """Environments after `times` more steps, each its own number of them."""
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+
+    def step(time: Array, carry: EnvCarry) -> EnvCarry:
+        moved, _ = act(env, state.learner.networks.policy, carry, see, 1, jax.random.fold_in(key, time))
+        return where_envs(time < times, moved, carry)
+
+    return jax.lax.fori_loop(0, jnp.max(times), step, carry)
+
+
+def scaled(config: Config, state: TrainState, reward: Float[Array, "*B"]) -> Float[Array, "*B"]:
+    """Rewards as the learner sees them."""
+    return reward if state.reward_scale is None else state.reward_scale.apply(reward, config.hypers.reward_clip)
+
+
+def cut_off(config: Config, segment: Segment) -> Bool[np.ndarray, "L C"]:
+    """Where a return goes on after what was observed: at the end of a chain, and at time limits.
+
+    Without bootstrapping the time limit belongs to the task, and nothing follows it.
+    """
+    terminated, truncated = np.asarray(segment.terminated), np.asarray(segment.truncated)
+    cut = truncated & ~terminated if config.bootstrap else np.zeros_like(truncated)
+    cut[-1] |= ~(terminated | truncated)[-1]
+    return cut
+
+
+def tails(
+    config: Config, env: Environment, state: TrainState, env_state: Any, obs: Array, key: Key[Array, ""]
+) -> Float[Array, " C"]:
+    """The discounted return from these states, by playing on without a time limit; mean of TAILS continuations.
+
+    After H steps, with gamma^H = NEGLIGIBLE, the value function stands for the rest.
+    """
+    gamma = config.hypers.gamma
+    horizon = env.max_steps if gamma == 1 else math.ceil(math.log(NEGLIGIBLE) / math.log(gamma)) if gamma else 1
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    env_state, obs = jax.tree.map(lambda leaf: jnp.repeat(leaf, TAILS, axis=0), (env_state, obs))
+    count = obs.shape[0]
+
+    def step(time: Array, carry: Any) -> Any:
+        env_state, obs, total, weight = carry
+        keys = jax.random.split(jax.random.fold_in(key, time), count + 1)
+        action = state.learner.networks.policy(see(obs)).sample(keys[0])
+        after = jax.vmap(env.step)(keys[1:], env_state, clip_to_bounds(action, env))
+        total += weight * scaled(config, state, after.reward)
+        over = after.terminated if config.bootstrap else after.terminated | after.truncated
+        return after.state, after.obs, total, jnp.where(over, 0.0, gamma * weight)
+
+    carry = (env_state, obs, jnp.zeros(count), jnp.ones(count))
+    _, obs, total, weight = jax.lax.fori_loop(0, horizon, step, carry)
+    rest = state.learner.networks.value(see(obs)) if config.baseline else jnp.zeros(count)
+    return jnp.mean((total + weight * rest).reshape(-1, TAILS), axis=1)
+
+
+def window_advantages(config: Config, chains: Chains, steps: int, lam: Float[Array, ""] | float) -> Float[Array, "L C"]:
+    """Advantages as rollouts of `steps` steps would have estimated them on the same data, one after another."""
+    hypers = dataclasses.replace(config.hypers, gae_lambda=lam)
+    windows = chains.length // steps
+
+    def cut(leaf: Array) -> Array:
+        cut = leaf.reshape(windows, steps, *leaf.shape[1:])
+        return jnp.moveaxis(cut, 0, 1).reshape(steps, -1, *leaf.shape[2:])
+
+    segment = jax.tree.map(cut, chains.segment)
+    advantage = estimate_advantages(config, segment, segment.reward, hypers)
+    return jnp.moveaxis(advantage.reshape(steps, windows, -1), 1, 0).reshape(chains.length, -1)
+
+
+def true_advantages(config: Config, chains: Chains) -> Float[Array, "L C"]:
+    """Monte-Carlo return minus baseline: an unbiased estimate, whatever the value function."""
+    segment = chains.segment
+    value = segment.value if config.baseline else jnp.zeros_like(segment.value)
+    # At lambda 1 the values between cuts cancel.
+    return gae(
+        segment.reward,
+        value,
+        chains.true_next_value,
+        segment.terminated,
+        segment.truncated,
+        config.hypers.gamma,
+        1.0,
+    )
+
+
+def _next_in_row(value: Float[Array, "L C"]) -> Float[Array, "L C"]:
+    return jnp.concatenate([value[1:], jnp.zeros_like(value[:1])])

@@ -1,0 +1,66 @@
+"""What the proximal restraint (clipping, or the KL penalty) does to the gradient as the policy moves away over the epochs.
+
+After e epochs on a batch, at theta_e: the gradient of the policy loss over the whole batch, with the restraint and without
+it (clip_eps = inf, kl_coef = 0); their cosine and the ratio of their lengths, and how many samples are clipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Key
+
+from isobatch.algorithms.policy_phase import Batch, optimize, prepare, total_loss
+from isobatch.config import Config, Hypers
+from isobatch.envs.interface import Environment
+from isobatch.gradients.batches import rollout, started
+from isobatch.state import Learner, TrainState, learning_rate
+
+QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
+
+
+def restraint(
+    config: Config, env: Environment, state: TrainState, batches: int, seed: int
+) -> Float[np.ndarray, "K E Q"]:
+    """QUANTITIES of K independent batches before the first and after each of the epochs."""
+    config = dataclasses.replace(config, staleness=0, noise_scale=False)
+    one_epoch = dataclasses.replace(config, update_epochs=1, value_epochs=min(config.value_epochs, 1))
+    rate = learning_rate(config, config.hypers, state.iteration)
+
+    def one(key: Key[Array, ""]) -> Float[Array, "E Q"]:
+        start_key, roll_key, key = jax.random.split(key, 3)
+        carry = started(config, env, state, config.num_envs, start_key)
+        segment = rollout(config, env, state, carry, config.num_steps, roll_key)
+        recent = state.learner.networks.policy
+        batch, _, _, _ = prepare(config, segment, recent, None, state.advantage_moments, config.hypers)
+        learner, rows = state.learner, [_quantities(config, batch, state.learner)]
+        for epoch_key in jax.random.split(key, config.update_epochs):
+            learner, _ = optimize(one_epoch, batch, learner, config.hypers, rate, epoch_key)
+            rows.append(_quantities(config, batch, learner))
+        return jnp.stack(rows)
+
+    keys = jax.random.split(jax.random.key(seed), batches)
+    return np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
+
+
+def _quantities(config: Config, batch: Batch, learner: Learner) -> Float[Array, " Q"]:
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
+    averaged = None if learner.proximal is None else learner.proximal.params
+
+    def gradient(hypers: Hypers) -> tuple[Array, dict[str, Array]]:
+        tree, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(
+            config, "policy", flat, learner.networks, averaged, hypers
+        )
+        return ravel_pytree(tree.policy)[0], metrics
+
+    held = dataclasses.replace(config.hypers, ent_coef=0.0)
+    with_it, metrics = gradient(held)
+    without, _ = gradient(dataclasses.replace(held, clip_eps=math.inf, kl_coef=0.0))
+    lengths = jnp.linalg.norm(with_it), jnp.linalg.norm(without)
+    cosine = with_it @ without / jnp.maximum(lengths[0] * lengths[1], 1e-30)
+    return jnp.stack([cosine, lengths[0] / lengths[1], metrics["losses/clipfrac"], metrics["losses/approx_kl"]])

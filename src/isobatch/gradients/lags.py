@@ -1,0 +1,93 @@
+"""How the gradients along a trajectory hang together: covariance against lag, and what each lag adds to the variance.
+
+With d_i = g_i - mu and pairs i, j = i + h of one trajectory (an episode's part of a chain):
+    correlation(h) = E[d_i . d_j] / E|d_i|^2,
+    share(h)       = (2 / T^2) sum of d_i . d_j over these pairs, the part of a window's variance that comes from lag h.
+mu comes from the other pairs of chains: with the mean of the same samples in its place every correlation would be pulled
+down by about the variance of that mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float
+
+from isobatch.config import Config
+from isobatch.gradients.bootstrap import unit_mean
+from isobatch.gradients.chains import Chains, window_advantages
+from isobatch.gradients.gram import gram
+from isobatch.gradients.landscape import pair_gradients, score_losses
+from isobatch.gradients.projection import directional
+from isobatch.networks import Policy
+
+
+@dataclass(frozen=True)
+class LagSums:
+    """Of each pair of chains, for lags 0 .. L-1 within trajectories."""
+
+    products: np.ndarray  # [U, L] sum of d_i . d_j
+    counts: np.ndarray  # [U, L] number of pairs i, j
+    everything: np.ndarray  # [U] sum of d_i . d_j over all i, j of one chain
+
+    def correlation(self, weights: np.ndarray) -> np.ndarray:
+        """[R, L]; not a number where no two samples are so far apart."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_lag = unit_mean(self.products, weights) / unit_mean(self.counts, weights)
+        return by_lag / by_lag[:, :1]
+
+    def shares(self, edges: list[int], weights: np.ndarray) -> np.ndarray:
+        """[R, B + 2] shares of a window's variance: single samples, lags edges[b] .. edges[b+1]-1, other trajectories."""
+        twice = np.concatenate([self.products[:, :1], 2 * self.products[:, 1:]], axis=1)
+        parts = [twice[:, low:high].sum(axis=1) for low, high in zip([0, *edges[:-1]], edges, strict=True)]
+        parts.append(self.everything - twice[:, : edges[-1]].sum(axis=1))
+        return unit_mean(np.stack(parts, axis=1), weights) / unit_mean(self.everything, weights)[:, None]
+
+
+def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float) -> LagSums:
+    """Sums over all pairs of samples of one chain, centred with the mean gradient of the other pairs of chains."""
+    advantage = chains.by_pair(window_advantages(config, chains, chains.length, lam))
+    obs, action = (chains.by_pair(leaf) for leaf in (chains.segment.obs, chains.segment.action))
+    done = chains.by_pair(chains.segment.terminated | chains.segment.truncated)
+    means = np.asarray(jax.jit(partial(pair_gradients, policy))(obs, action, advantage), float)
+    total, pairs = means.sum(axis=0), len(means)
+    one = jax.jit(_pair_sums)
+    sums = []
+    for u in range(pairs):
+        others = total - means[u]
+        # |mu|^2 from products of different pairs, none of them this one.
+        squares = np.sum(means**2) - np.sum(means[u] ** 2)
+        level = (others @ others - squares) / ((pairs - 1) * (pairs - 2))
+        direction = jnp.asarray(others / (pairs - 1), advantage.dtype)
+        sums.append(one(policy, obs[u], action[u], advantage[u], done[u], direction, level))
+    products, counts, everything = (np.stack([np.asarray(x) for x in xs]) for xs in zip(*sums, strict=True))
+    return LagSums(products.astype(float), counts.astype(float), everything.astype(float))
+
+
+def _pair_sums(
+    policy: Policy, obs: Array, action: Array, advantage: Float[Array, "2 L"], done: Bool[Array, "2 L"],
+    mean: Float[Array, " P"], level: Float[Array, ""],
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    def chain(obs: Array, action: Array, advantage: Array, done: Array) -> tuple[Array, Array, Array]:
+        scores = gram(score_losses, policy, (obs, action))
+        along = advantage * directional(score_losses, policy, (obs, action), ravel_pytree(policy)[1](mean))
+        centred = scores * advantage[:, None] * advantage - along[:, None] - along + level
+        trajectory = jnp.cumsum(done) - done
+        same = trajectory[:, None] == trajectory
+        return diagonal_sums(centred * same), diagonal_sums(same.astype(float)), jnp.sum(centred)
+
+    first, second = (chain(obs[c], action[c], advantage[c], done[c]) for c in (0, 1))
+    return jax.tree.map(jnp.add, first, second)
+
+
+def diagonal_sums(matrix: Float[Array, "L L"]) -> Float[Array, " L"]:
+    """Sums over the diagonals j - i = 0 .. L-1."""
+    length = len(matrix)
+    # Rows one longer than the width they are read with: each slips by one against the row above it.
+    slipped = jnp.pad(matrix[:, ::-1], ((0, 0), (0, length))).reshape(-1)[: length * (2 * length - 1)]
+    return slipped.reshape(length, 2 * length - 1).sum(axis=0)[:length][::-1]
