@@ -1,0 +1,1 @@
+"""The gradient laboratory: variance, correlation, bias and noise scale of policy gradients, with error bars."""

@@ -1,0 +1,37 @@
+"""The bias of a gradient estimator against a reference, with the noise taken out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.errors import UsageError
+from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean
+from isobatch.gradients.layout import mean_gram, square
+
+
+def squared_bias(
+    difference_gram: ArrayLike, groups: ArrayLike | None = None, resamples: int = 1000, seed: int = 0
+) -> Estimate:
+    """|E D|^2 = mean_{u != v} D_u . D_v, where D_u = estimator - reference gradient on independent unit u.
+
+    |mean_u D_u|^2 would add Var(D)/U to it; pairs of different units add nothing, so the result may be slightly
+    negative. `groups` [U] names the independent unit of each row where several rows belong to one: their mean counts.
+    """
+    gram = square(difference_gram)
+    if groups is not None:
+        if np.shape(groups) != (len(gram),):
+            raise UsageError(f"groups has shape {np.shape(groups)}: name a group for each of {len(gram)} rows")
+        gram = mean_gram(gram, np.unique(np.asarray(groups), return_inverse=True)[1])
+    return estimate(lambda w: pair_mean(gram, w), len(gram), resamples, seed, distinct=2)
+
+
+def mean_squared_error(variance: Estimate, bias: Estimate) -> Estimate:
+    """E|G_B - G|^2 = Var(G_B) + |bias|^2, for two estimates from independent data.
+
+    The distances from value to end of the intervals add in squares (Zou & Donner 2008).
+    """
+    value = variance.value + bias.value
+    below = np.hypot(variance.value - variance.low, bias.value - bias.low)
+    above = np.hypot(variance.high - variance.value, bias.high - bias.value)
+    return Estimate(value, float(value - below), float(value + above))

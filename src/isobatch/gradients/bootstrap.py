@@ -1,0 +1,103 @@
+"""Unbiased means over independent units, and percentile intervals that resample whole units (Efron 1979).
+
+A statistic is a function of the units' weights w: 1 for each gives the value, multinomial counts give a resample.
+Pairs and triples are taken of different units only, so copies of one unit never meet and products of two
+independent units stay what they are (a U-statistic; Hoeffding 1948).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from isobatch.errors import UsageError
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+LEVEL = 0.95
+LEAST_FOR_INTERVAL = 4  # with fewer units there are too few different resamples
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with the ends of its 95 % interval: nan where no interval was asked for."""
+
+    value: float
+    low: float = float("nan")
+    high: float = float("nan")
+
+    @property
+    def plus_minus(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g}" if np.isnan(self.low) else f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+def resample(units: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
+    """How often each unit is drawn [resamples, units] when as many are drawn as there are, with replacement."""
+    return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), size=resamples)
+
+
+def unit_mean(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """sum_u w_u x_u / sum_u w_u for x [units, ...] and w [units] or [resamples, units]."""
+    total = np.tensordot(w, x, axes=(-1, 0))
+    return total / np.sum(w, axis=-1).reshape(w.shape[:-1] + (1,) * (x.ndim - 1))
+
+
+def pair_mean(m: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """sum_{u != v} w_u w_v m_uv / sum_{u != v} w_u w_v for m [units, units]: the mean over ordered pairs."""
+    return np.sum(w * (w @ off_diagonal(m)), axis=-1) / pairs(w)
+
+
+def triple_mean(x: np.ndarray, m: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The mean of x_u m_vt over ordered triples of different units, weighted by w_u w_v w_t; m is symmetric.
+
+    For each u: all pairs, less those that contain u.
+    """
+    meeting = w * (w @ off_diagonal(m))
+    others = np.sum(meeting, axis=-1, keepdims=True) - 2 * meeting
+    weights = pairs(w)[..., None] - 2 * w * (np.sum(w, axis=-1, keepdims=True) - w)
+    return np.sum(w * x * others, axis=-1) / np.sum(w * weights, axis=-1)
+
+
+def off_diagonal(m: np.ndarray) -> np.ndarray:
+    return m * (1.0 - np.eye(len(m)))
+
+
+def pairs(w: np.ndarray) -> np.ndarray:
+    """sum_{u != v} w_u w_v."""
+    return np.sum(w, axis=-1) ** 2 - np.sum(w**2, axis=-1)
+
+
+def ratio(numerator: np.ndarray, denominator: np.ndarray, otherwise: float) -> np.ndarray:
+    """numerator / denominator where the estimated denominator is positive, as its true value is."""
+    positive = np.asarray(denominator > 0)
+    return np.where(positive, numerator / np.where(positive, denominator, 1.0), otherwise)
+
+
+def estimate(
+    statistic: Statistic, units: int, resamples: int = 1000, seed: int = 0, distinct: int = 2, what: str = "units"
+) -> Estimate:
+    """The statistic of all units and its percentile interval; with `resamples` = 0 the value alone.
+
+    `distinct` is how many different units the statistic needs: resamples with fewer are left out, as are those
+    where it is not a number.
+    """
+    least = max(distinct, LEAST_FOR_INTERVAL) if resamples else distinct
+    if units < least:
+        purpose = "an estimate with an interval" if resamples else "this estimate"
+        raise UsageError(f"{what} = {units}: {purpose} needs at least {least} independent {what}; collect more")
+    value = float(statistic(np.ones(units)))
+    if not resamples:
+        return Estimate(value)
+    w = resample(units, resamples, seed).astype(np.float64)
+    found = np.sort(statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return Estimate(value)
+    # Order statistics rather than np.quantile, which cannot interpolate between infinities.
+    tail = (1 - LEVEL) / 2 * (len(found) - 1)
+    return Estimate(value, float(found[int(tail)]), float(found[-1 - int(tail)]))

@@ -1,0 +1,73 @@
+"""The gradient noise scale of McCandlish et al. (2018), appendix A: S/|G|^2, the critical batch size.
+
+A batch of B samples has E|G_B|^2 = |G|^2 + S/B, with S the trace of the covariance of one sample. In reinforcement
+learning samples of a trajectory are correlated, so trajectories are the independent units and S is that of a sample
+which comes in whole trajectories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.errors import UsageError
+from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, ratio
+from isobatch.gradients.layout import square
+from isobatch.gradients.variance import direct
+
+
+@dataclass(frozen=True)
+class NoiseScale:
+    """|G|^2, S, and S/|G|^2 in samples: infinite where the gradient cannot be told from its noise."""
+
+    signal: Estimate
+    noise: Estimate
+    critical_batch: Estimate
+
+
+def two_batch_sizes(
+    small_squared_norm: ArrayLike, big_squared_norm: ArrayLike, small: float, big: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """|G|^2 = (b |G_b|^2 - s |G_s|^2)/(b - s) and S = (|G_s|^2 - |G_b|^2)/(1/s - 1/b) for batches of s < b samples.
+
+    Both are unbiased; average each over time before taking their ratio.
+    """
+    if not 0 < small < big:
+        raise UsageError(f"small = {small} and big = {big}: give two batch sizes with 0 < small < big")
+    at_small, at_big = np.asarray(small_squared_norm, dtype=np.float64), np.asarray(big_squared_norm, dtype=np.float64)
+    return (big * at_big - small * at_small) / (big - small), (at_small - at_big) / (1 / small - 1 / big)
+
+
+def noise_scale(unit_gram: ArrayLike, samples_per_unit: float, resamples: int = 1000, seed: int = 0) -> NoiseScale:
+    """From inner products [U, U] of the mean gradients G_u of independent trajectories of b samples each:
+
+    |G|^2 = mean_{u != v} G_u . G_v,   S = b (mean_u |G_u|^2 - |G|^2).
+    """
+    gram, b = square(unit_gram), samples_per_unit
+    if b <= 0:
+        raise UsageError(f"samples_per_unit = {b}: give the number of samples in a trajectory, 1 or more")
+    variance = direct(gram)
+    return NoiseScale(
+        signal=estimate(lambda w: pair_mean(gram, w), len(gram), resamples, seed),
+        noise=estimate(lambda w: b * variance(w), len(gram), resamples, seed),
+        critical_batch=estimate(
+            lambda w: ratio(b * variance(w), pair_mean(gram, w), otherwise=np.inf), len(gram), resamples, seed
+        ),
+    )
+
+
+def smooth(signals: ArrayLike, traces: ArrayLike, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Running |G|^2, S and S/|G|^2 [steps], each sum_s decay^(t-s) x_s / sum_s decay^(t-s), ratio last.
+
+    Numerator and denominator are averaged apart, since a mean of ratios would be biased and may divide by zero.
+    """
+    if not 0 <= decay < 1:
+        raise UsageError(f"decay = {decay}: give a number from 0 up to, but not including, 1")
+    weight, sums, running = 0.0, np.zeros(2), []
+    for step in np.stack([np.asarray(signals, dtype=np.float64), np.asarray(traces, dtype=np.float64)], axis=-1):
+        weight, sums = decay * weight + 1, decay * sums + step
+        running.append(sums / weight)
+    signal, noise = np.reshape(running, (-1, 2)).T
+    return signal, noise, ratio(noise, signal, otherwise=np.inf)

@@ -1,0 +1,108 @@
+"""Sums over the pairs of samples in a batch, by category: a sample with itself, lag h, different trajectories.
+
+For a category C of ordered pairs (i, j) in batch k, with batch mean gradients G_l:
+
+    S_kC = sum_C g_i . g_j,   R_kCl = sum_C g_i . G_l,   n_kC = number of pairs.
+
+These are all that the variance and the correlations need, and far smaller than the Gram matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.errors import UsageError
+from isobatch.gradients.bootstrap import Statistic, pair_mean, triple_mean, unit_mean
+from isobatch.gradients.layout import Layout, mean_gram, project, square
+
+INDIVIDUAL, WITHIN, ACROSS = slice(0, 1), slice(1, -1), slice(-1, None)
+COVARIANCE = slice(1, None)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """Categories on axis 0 of the first three: 0 = individual, h = lag h of one trajectory, -1 = across."""
+
+    products: np.ndarray  # S [C, K]
+    crossed: np.ndarray  # R [C, K, K]
+    counts: np.ndarray  # n [C, K]
+    sizes: np.ndarray  # B_k [K]
+    batch_gram: np.ndarray  # G_k . G_l [K, K]
+
+    @property
+    def batches(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def longest_lag(self) -> int:
+        return len(self.products) - 2
+
+    def at_lag(self, lag: int) -> slice:
+        if not 1 <= lag <= self.longest_lag:
+            raise UsageError(
+                f"lag = {lag}: trajectories here have lags from 1 to {self.longest_lag}; choose one of them"
+            )
+        return slice(lag, lag + 1)
+
+    def centred(self, category: slice, power: int = 2) -> Statistic:
+        """E[ sum_C (g_i - mu) . (g_j - mu) / B^power ], mu = E[G_B], without bias from three or more batches:
+
+            mean_k S_kC/B_k^p - 2 mean_{k != l} R_kCl/B_k^p + mean_{k, l, m distinct} n_kC G_l . G_m / B_k^p.
+
+        mu comes from other batches than the pair, so no product holds a sample's own noise.
+        """
+        scale = self.sizes ** -float(power)
+        products = self.products[category].sum(axis=0) * scale
+        crossed = self.crossed[category].sum(axis=0) * scale[:, None]
+        counts = self.counts[category].sum(axis=0) * scale
+        return lambda w: unit_mean(products, w) - 2 * pair_mean(crossed, w) + triple_mean(counts, self.batch_gram, w)
+
+    def mean_count(self, category: slice) -> Statistic:
+        counts = self.counts[category].sum(axis=0)
+        return lambda w: unit_mean(counts, w)
+
+
+def pair_sums(gram: ArrayLike, layout: Layout) -> PairSums:
+    """From the Gram matrix [n, n] of all samples."""
+    gram = square(gram, len(layout.time))
+    return _collect(lambda i: gram[np.ix_(i, i)], project(gram, layout.batch), mean_gram(gram, layout.batch), layout)
+
+
+def pair_sums_of(gradients: ArrayLike, layout: Layout) -> PairSums:
+    """From the gradients [n, P] themselves, one trajectory at a time: for n too large for an [n, n] matrix."""
+    gradients = np.asarray(gradients)
+    if gradients.ndim != 2 or len(gradients) != len(layout.time):
+        raise UsageError(f"gradients have shape {gradients.shape}: give one row for each of {len(layout.time)} samples")
+    member = np.equal.outer(layout.batch, np.arange(layout.batches)).astype(np.float64)
+    means = (member.T @ gradients) / layout.batch_sizes[:, None]
+
+    def block(i: np.ndarray) -> np.ndarray:
+        rows = gradients[i].astype(np.float64)
+        return rows @ rows.T
+
+    return _collect(block, gradients @ means.T, means @ means.T, layout)
+
+
+def _collect(
+    block: Callable[[np.ndarray], np.ndarray], projected: np.ndarray, batch_gram: np.ndarray, layout: Layout
+) -> PairSums:
+    """Adds up by lag, trajectory for trajectory; `across` is what is left of the whole batch."""
+    categories, sizes = layout.longest_lag + 2, layout.batch_sizes.astype(np.float64)
+    products, counts = np.zeros((2, categories, len(sizes)))
+    crossed = np.zeros((categories, len(sizes), len(sizes)))
+    for i in layout.members():
+        k, time = layout.batch[i[0]], layout.time[i]
+        lag = np.abs(np.subtract.outer(time, time))
+        place = np.arange(len(i))[:, None] * categories + lag
+        partners = np.bincount(place.ravel(), minlength=len(i) * categories).reshape(len(i), categories)
+        products[:, k] += np.bincount(lag.ravel(), weights=block(i).ravel(), minlength=categories)
+        counts[:, k] += partners.sum(axis=0)
+        crossed[:, k] += partners.T @ projected[i]
+    products[-1] = sizes**2 * np.diag(batch_gram) - products.sum(axis=0)
+    counts[-1] = sizes**2 - counts.sum(axis=0)
+    crossed[-1] = sizes[:, None] ** 2 * batch_gram - crossed.sum(axis=0)
+    return PairSums(products, crossed, counts, sizes, batch_gram)

@@ -1,0 +1,85 @@
+"""The variance of a batch gradient, and which pairs of samples it comes from.
+
+With per-sample gradients g_i of the loss, G_B = (1/B) sum_i g_i, mu = E[G_B] and d_i = g_i - mu, exactly and also
+where E[g_i] depends on the time step of i:
+
+    Var(G_B) = Tr Cov(G_B) = E|G_B - mu|^2 = (1/B^2) E[ sum_i |d_i|^2 + sum_{i != j} d_i . d_j ].
+
+The first sum is the individual variance; pairs i != j are of one trajectory at some lag (`within`) or of two
+trajectories of the batch (`across`). The batch is the independent unit, which intervals resample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.gradients.bootstrap import Estimate, Statistic, estimate, pair_mean, ratio, unit_mean
+from isobatch.gradients.layout import Layout, square
+from isobatch.gradients.pairs import ACROSS, COVARIANCE, INDIVIDUAL, WITHIN, PairSums, pair_sums
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """total = individual + covariance, and covariance = within + across.
+
+    `by_lag` splits `within`: (lag, the part of the total from pairs that far apart). `sample_variance` is
+    E|g_i - mu|^2 of one sample; `effective_samples` = sample_variance / total is the number of independent
+    samples whose mean would be as noisy as the batch's.
+    """
+
+    total: Estimate
+    individual: Estimate
+    covariance: Estimate
+    within: Estimate
+    across: Estimate
+    by_lag: tuple[tuple[int, Estimate], ...]
+    sample_variance: Estimate
+    effective_samples: Estimate
+
+
+def decompose(
+    gram: ArrayLike, layout: Layout, lags: Sequence[int] | None = None, resamples: int = 1000, seed: int = 0
+) -> Decomposition:
+    """From the Gram matrix [n, n] of per-sample gradients of three or more independent batches (four for intervals).
+
+    `lags` = None means every lag.
+    """
+    return decompose_sums(pair_sums(gram, layout), lags, resamples, seed)
+
+
+def decompose_sums(
+    sums: PairSums, lags: Sequence[int] | None = None, resamples: int = 1000, seed: int = 0
+) -> Decomposition:
+    """The same from `pairs.pair_sums` or `pairs.pair_sums_of`, for data too large for a Gram matrix."""
+    lags = range(1, sums.longest_lag + 1) if lags is None else lags
+    total, sample = direct(sums.batch_gram), sums.centred(INDIVIDUAL, power=1)
+    of = partial(estimate, units=sums.batches, resamples=resamples, seed=seed, distinct=3, what="batches")
+    return Decomposition(
+        total=of(total),
+        individual=of(sums.centred(INDIVIDUAL)),
+        covariance=of(sums.centred(COVARIANCE)),
+        within=of(sums.centred(WITHIN)),
+        across=of(sums.centred(ACROSS)),
+        by_lag=tuple((lag, of(sums.centred(sums.at_lag(lag)))) for lag in lags),
+        sample_variance=of(sample),
+        effective_samples=of(lambda w: ratio(sample(w), total(w), otherwise=np.inf)),
+    )
+
+
+def direct(batch_gram: np.ndarray) -> Statistic:
+    """mean_k |G_k|^2 - mean_{k != l} G_k . G_l: the sample variance of the G_k, summed over parameters."""
+    return lambda w: unit_mean(np.diag(batch_gram), w) - pair_mean(batch_gram, w)
+
+
+def direct_variance(batch_gram: ArrayLike, resamples: int = 1000, seed: int = 0) -> Estimate:
+    """Var(G_B) from inner products [K, K] of K independent batch gradients.
+
+    The value needs two batches (`resamples` = 0), its interval four.
+    """
+    batch_gram = square(batch_gram)
+    return estimate(direct(batch_gram), len(batch_gram), resamples, seed, distinct=2, what="batches")
