@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
-from isobatch.gradients.chains import scaled, settle
+from isobatch.gradients.chains import scaled, settled
 from isobatch.gradients.landscape import weighted_losses
 from isobatch.gradients.per_sample import mean_gradient
 from isobatch.rollout import EnvCarry, Segment, collect, start_envs
@@ -24,14 +24,11 @@ from isobatch.state import TrainState
 TIMED = 7  # repetitions, of which the median counts
 
 
-def started(
-    config: Config, env: Environment, state: TrainState, num_envs: int, key: Key[Array, ""]
-) -> EnvCarry:
+def started(config: Config, env: Environment, state: TrainState, num_envs: int, key: Key[Array, ""]) -> EnvCarry:
     """Environments that were reset together, or staggered, one to two time limits ago."""
-    time_key, reset_key, key = jax.random.split(key, 3)
+    time_key, key = jax.random.split(key)
     passed = jax.random.randint(time_key, (), env.max_steps, 2 * env.max_steps)
-    carry = start_envs(env, num_envs, config.staggered_resets, reset_key)
-    return settle(env, state, config, carry, jnp.broadcast_to(passed, (num_envs,)), key)
+    return settled(env, state, config, jnp.broadcast_to(passed, (num_envs,)), key, config.staggered_resets)
 
 
 def rollout(

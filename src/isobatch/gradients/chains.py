@@ -1,9 +1,9 @@
 """Data to measure gradients on: many independent chains of one policy, started where training would find them.
 
 Training does not begin its rollouts at resets: environments go on where they stood. A chain therefore first runs for a
-while after its reset, for one to two time limits. Chains come in *pairs* that have run equally long, as all environments of
-one training run have: what the two share beyond chance (they may reach the time limit together) is the dependence
-between environments of a batch. Pairs are independent of each other.
+time limit after its reset. All chains of a group were reset at the same time, as all environments of a training run are:
+they may reach the time limit together, again and again. Where a chain is shorter than the time limit there are
+several groups, reset at different times, so that every time since the reset occurs. All chains are independent.
 """
 
 from __future__ import annotations
@@ -30,28 +30,32 @@ TAILS = 4  # continuations of each cut-off return
 
 
 class Chains(eqx.Module):
-    """L steps of C = 2 x pairs chains; chains 2u and 2u + 1 are a pair."""
+    """L steps of C independent chains; the first C / groups of them are a group, and so on."""
 
     segment: Segment  # [L, C], with rewards as the learner sees them
     true_next_value: Float[Array, "L C"]  # like next_value, but measured by playing on, where a return is cut off
+    groups: int = eqx.field(static=True)
 
     @property
     def length(self) -> int:
         return int(self.segment.reward.shape[0])
 
     @property
-    def pairs(self) -> int:
-        return int(self.segment.reward.shape[1]) // 2
-
-    def by_pair(self, leaf: Float[Array, "L C *S"]) -> Float[Array, "U 2 L *S"]:
-        """An array of steps, pair by pair."""
-        return jnp.moveaxis(leaf, 0, 1).reshape(self.pairs, 2, self.length, *leaf.shape[2:])
+    def count(self) -> int:
+        return int(self.segment.reward.shape[1])
 
 
-def collect_chains(config: Config, env: Environment, state: TrainState, pairs: int, length: int, seed: int) -> Chains:
+def num_groups(time_limit: int, length: int) -> int:
+    """Groups that together see every time since a reset."""
+    return max(1, -(-time_limit // length))
+
+
+def collect_chains(config: Config, env: Environment, state: TrainState, count: int, length: int, seed: int) -> Chains:
     """Start, run and value the chains of one policy; then play on where returns are cut off."""
     start_key, act_key, tail_key = jax.random.split(jax.random.key(seed), 3)
-    carry = jax.jit(lambda state, key: settled_pairs(env, state, config, pairs, key))(state, start_key)
+    groups = num_groups(env.max_steps, length)
+    passed = env.max_steps + jnp.repeat(jnp.arange(groups) * env.max_steps // groups, count // groups)
+    carry = jax.jit(lambda state, key: settled(env, state, config, passed, key))(state, start_key)
 
     @jax.jit
     def run(state: TrainState, carry: EnvCarry) -> tuple[Segment, Any]:
@@ -69,28 +73,22 @@ def collect_chains(config: Config, env: Environment, state: TrainState, pairs: i
         states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], (after.state, after.obs))
         tail = jax.jit(lambda *args: tails(config, env, *args))(state, states, obs, tail_key)[: len(where)]
         true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
-    return Chains(segment, true_next)
+    return Chains(segment, true_next, groups)
 
 
-def settled_pairs(env: Environment, state: TrainState, config: Config, pairs: int, key: Key[Array, ""]) -> EnvCarry:
-    """Environments in pairs, each pair a random time, of one to two time limits, after its reset."""
-    times_key, key = jax.random.split(key)
-    times = jax.random.randint(times_key, (pairs,), env.max_steps, 2 * env.max_steps)
-    reset_key, key = jax.random.split(key)
-    return settle(env, state, config, start_envs(env, 2 * pairs, False, reset_key), jnp.repeat(times, 2), key)
-
-
-def settle(
-    env: Environment, state: TrainState, config: Config, carry: EnvCarry, times: Int[Array, " C"], key: Key[Array, ""]
-) -> EnvCarry:
-    """Environments after `times` more steps, each its own number of them."""
+def settled(
+    env: Environment, state: TrainState, config: Config, passed: Int[Array, " C"], key: Key[Array, ""],
+    staggered: bool = False,
+) -> EnvCarry:  # fmt: skip
+    """Environments `passed` steps after their reset, each its own number of them."""
     see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    reset_key, key = jax.random.split(key)
 
     def step(time: Array, carry: EnvCarry) -> EnvCarry:
         moved, _ = act(env, state.learner.networks.policy, carry, see, 1, jax.random.fold_in(key, time))
-        return where_envs(time < times, moved, carry)
+        return where_envs(time < passed, moved, carry)
 
-    return jax.lax.fori_loop(0, jnp.max(times), step, carry)
+    return jax.lax.fori_loop(0, jnp.max(passed), step, start_envs(env, passed.size, staggered, reset_key))
 
 
 def scaled(config: Config, state: TrainState, reward: Float[Array, "*B"]) -> Float[Array, "*B"]:

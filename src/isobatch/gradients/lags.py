@@ -3,7 +3,7 @@
 With d_i = g_i - mu and pairs i, j = i + h of one trajectory (an episode's part of a chain):
     correlation(h) = E[d_i . d_j] / E|d_i|^2,
     share(h)       = (2 / T^2) sum of d_i . d_j over these pairs, the part of a window's variance that comes from lag h.
-mu comes from the other pairs of chains: with the mean of the same samples in its place every correlation would be pulled
+mu comes from the other chains: with the mean of the same samples in its place every correlation would be pulled
 down by about the variance of that mean.
 """
 
@@ -22,18 +22,18 @@ from isobatch.config import Config
 from isobatch.gradients.bootstrap import unit_mean
 from isobatch.gradients.chains import Chains, window_advantages
 from isobatch.gradients.gram import gram
-from isobatch.gradients.landscape import pair_gradients, score_losses
+from isobatch.gradients.landscape import weighted_losses, window_products
 from isobatch.gradients.projection import directional
 from isobatch.networks import Policy
 
 
 @dataclass(frozen=True)
 class LagSums:
-    """Of each pair of chains, for lags 0 .. L-1 within trajectories."""
+    """Of each chain, for lags 0 .. L-1 within trajectories."""
 
-    products: np.ndarray  # [U, L] sum of d_i . d_j
-    counts: np.ndarray  # [U, L] number of pairs i, j
-    everything: np.ndarray  # [U] sum of d_i . d_j over all i, j of one chain
+    products: np.ndarray  # [C, L] sum of d_i . d_j
+    counts: np.ndarray  # [C, L] number of pairs i, j
+    everything: np.ndarray  # [C] sum of d_i . d_j over all i, j
 
     def correlation(self, weights: np.ndarray) -> np.ndarray:
         """[R, L]; not a number where no two samples are so far apart."""
@@ -50,39 +50,33 @@ class LagSums:
 
 
 def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float) -> LagSums:
-    """Sums over all pairs of samples of one chain, centred with the mean gradient of the other pairs of chains."""
-    advantage = chains.by_pair(window_advantages(config, chains, chains.length, lam))
-    obs, action = (chains.by_pair(leaf) for leaf in (chains.segment.obs, chains.segment.action))
-    done = chains.by_pair(chains.segment.terminated | chains.segment.truncated)
-    means = np.asarray(jax.jit(partial(pair_gradients, policy))(obs, action, advantage), float)
-    total, pairs = means.sum(axis=0), len(means)
-    one = jax.jit(_pair_sums)
+    """Sums over all pairs of samples of one chain, centred with the mean gradient of the other chains."""
+    advantage = window_advantages(config, chains, chains.length, lam)
+    obs, action, done = chains.segment.obs, chains.segment.action, chains.segment.terminated | chains.segment.truncated
+    _, gradients, _ = jax.jit(window_products, static_argnums=4)(policy, obs, action, advantage, chains.length)
+    means, count = np.asarray(gradients, float), chains.count
+    total, squares = means.sum(axis=0), np.sum(means**2, axis=1)
+    one = jax.jit(partial(_chain_sums, policy))
     sums = []
-    for u in range(pairs):
+    for u in range(count):
         others = total - means[u]
-        # |mu|^2 from products of different pairs, none of them this one.
-        squares = np.sum(means**2) - np.sum(means[u] ** 2)
-        level = (others @ others - squares) / ((pairs - 1) * (pairs - 2))
-        direction = jnp.asarray(others / (pairs - 1), advantage.dtype)
-        sums.append(one(policy, obs[u], action[u], advantage[u], done[u], direction, level))
-    products, counts, everything = (np.stack([np.asarray(x) for x in xs]) for xs in zip(*sums, strict=True))
-    return LagSums(products.astype(float), counts.astype(float), everything.astype(float))
+        # |mu|^2 by products of different chains, none of them this one.
+        level = (others @ others - squares.sum() + squares[u]) / ((count - 1) * (count - 2))
+        mean = jnp.asarray(others / (count - 1), advantage.dtype)
+        sums.append(one((obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
+    products, counts, everything = (np.stack([np.asarray(x, float) for x in xs]) for xs in zip(*sums, strict=True))
+    return LagSums(products, counts, everything)
 
 
-def _pair_sums(
-    policy: Policy, obs: Array, action: Array, advantage: Float[Array, "2 L"], done: Bool[Array, "2 L"],
-    mean: Float[Array, " P"], level: Float[Array, ""],
-) -> tuple[Array, Array, Array]:  # fmt: skip
-    def chain(obs: Array, action: Array, advantage: Array, done: Array) -> tuple[Array, Array, Array]:
-        scores = gram(score_losses, policy, (obs, action))
-        along = advantage * directional(score_losses, policy, (obs, action), ravel_pytree(policy)[1](mean))
-        centred = scores * advantage[:, None] * advantage - along[:, None] - along + level
-        trajectory = jnp.cumsum(done) - done
-        same = trajectory[:, None] == trajectory
-        return diagonal_sums(centred * same), diagonal_sums(same.astype(float)), jnp.sum(centred)
-
-    first, second = (chain(obs[c], action[c], advantage[c], done[c]) for c in (0, 1))
-    return jax.tree.map(jnp.add, first, second)
+def _chain_sums(
+    policy: Policy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: Float[Array, ""]
+) -> tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]:
+    """Of one chain: products by lag, how many they are, and the sum of all products."""
+    along = directional(weighted_losses, policy, samples, ravel_pytree(policy)[1](mean))
+    centred = gram(weighted_losses, policy, samples) - along[:, None] - along + level
+    trajectory = jnp.cumsum(done) - done
+    same = trajectory[:, None] == trajectory
+    return diagonal_sums(centred * same), diagonal_sums(same.astype(float)), jnp.sum(centred)
 
 
 def diagonal_sums(matrix: Float[Array, "L L"]) -> Float[Array, " L"]:

@@ -1,16 +1,14 @@
 """Variance, bias and error of the policy gradient at every N x T of one budget, from one set of chains.
 
 A rollout of T steps is a window of a chain, and the windows of one chain are all the rollouts of T steps that training
-would have made of it. All T and lambda share the scores grad log pi: g_i = -A_i(T, lambda) grad log pi_i, so the inner
-products of the scores, computed once for a pair of chains, give those of the gradients by two multiplications.
-
-With G_w the mean gradient of a window and mu = E[G_w]:
-    V(T) = E|G_w|^2 - |mu|^2                     variance of one environment's part of a batch
-    C(T) = E[G_w . G'_w] - |mu|^2                its covariance with another environment that was reset at the same time
+would have made of it: their advantages are estimated from the window alone. With G_uw the mean gradient of window w of
+chain u, chains u and v independent of each other but reset at the same time, and mu = E[G_uw] over both:
+    V(T) = E|G_uw|^2 - |mu|^2                    variance of one environment's part of a batch
+    C(T) = E[G_uw . G_vw] - |mu|^2               covariance of two environments: they are equally far from their reset
     Var(G_B) = V/N + (1 - 1/N) C                 all environments reset together
              = (V - C)/N                         staggered: they are spread evenly over the time limit (N > 1)
-    bias     = E[G_w] - E[G_true]                G_true uses Monte-Carlo returns on the same steps
-|mu|^2 and |bias|^2 are products of different pairs of chains, so they carry no noise term.
+    bias     = E[G_uw] - E[G_true]               G_true uses Monte-Carlo returns on the same steps
+|mu|^2 and |bias|^2 are products of different chains, so they carry no noise term.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,19 +25,11 @@ from jaxtyping import Array, Float
 
 from isobatch import losses
 from isobatch.config import Config
-from isobatch.gradients.bootstrap import Estimate, pair_mean, resample, unit_mean
+from isobatch.gradients.bootstrap import pair_mean, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
-from isobatch.gradients.gram import gram
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
-
-
-def score_losses(policy: Policy, samples: tuple[Array, Array]) -> Float[Array, " n"]:
-    """Losses whose gradients are minus the scores."""
-    obs, action = samples
-    log_prob = policy(obs).log_prob(action)
-    return losses.policy_gradient(log_prob, jnp.ones_like(log_prob))
 
 
 def weighted_losses(policy: Policy, samples: tuple[Array, Array, Array]) -> Float[Array, " n"]:
@@ -51,13 +40,13 @@ def weighted_losses(policy: Policy, samples: tuple[Array, Array, Array]) -> Floa
 
 @dataclass(frozen=True)
 class Moments:
-    """What one (T, lambda) comes to, pair by pair: all that the estimates below need."""
+    """What one (T, lambda) comes to, chain by chain: all that the estimates below need."""
 
-    window: np.ndarray  # [U] mean |G_w|^2
-    partner: np.ndarray  # [U] mean G_w . G'_w
-    sample: np.ndarray  # [U] mean |g_i|^2
-    mean: np.ndarray  # [U, U] inner products of the pairs' mean gradients
-    bias: np.ndarray  # [U, U] the same of their differences from the true gradients
+    windows: np.ndarray  # [C, C] mean over windows of G_uw . G_vw
+    sample: np.ndarray  # [C] mean |g_i|^2
+    mean: np.ndarray  # [C, C] inner products of the chains' mean gradients
+    bias: np.ndarray  # [C, C] the same of their differences from the true gradients
+    together: np.ndarray  # [C, C] whether two different chains were reset at the same time
 
 
 def measure(
@@ -67,64 +56,46 @@ def measure(
     variants: list[Variant],
     watch: Callable[[float], None] = lambda done: None,
 ) -> tuple[dict[Variant, Moments], np.ndarray]:
-    """Moments of each variant, and [U, U] inner products of the true gradients. `watch` gets the part that is done."""
-    true = true_advantages(config, chains)
-    advantages = [window_advantages(config, chains, *variant) for variant in variants]
-    steps = tuple(steps for steps, _ in variants)
-    obs, action = (chains.by_pair(leaf) for leaf in (chains.segment.obs, chains.segment.action))
-    by_pair = jnp.stack([chains.by_pair(a) for a in advantages])  # [V, U, 2, L]
-    reduce = jax.jit(partial(_pair_moments, steps))
-    sums = []
-    for pair in range(chains.pairs):
-        sums.append(jax.tree.map(np.asarray, reduce(policy, obs[pair], action[pair], by_pair[:, pair])))
-        watch((pair + 1) / (chains.pairs + len(variants) + 1))
-    window, partner, sample = (np.stack(x).astype(float) for x in zip(*sums, strict=True))
-    gradients = jax.jit(partial(pair_gradients, policy))
-    true_gradients = gradients(obs, action, chains.by_pair(true))
+    """Moments of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
+    obs, action = chains.segment.obs, chains.segment.action
+    group = np.arange(chains.count) * chains.groups // chains.count
+    together = (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
+    run = jax.jit(window_products, static_argnums=4)
+    *_, norms = run(policy, obs, action, jnp.ones(obs.shape[:2]), 1)
+    _, true, _ = run(policy, obs, action, true_advantages(config, chains), chains.length)
     moments = {}
-    for i, variant in enumerate(variants):
-        mine = gradients(obs, action, by_pair[i])
-        difference = mine - true_gradients
-        moments[variant] = Moments(
-            window[:, i], partner[:, i], sample[:, i], _products(mine), _products(difference)
-        )
-        watch((chains.pairs + i + 2) / (chains.pairs + len(variants) + 1))
-    return moments, _products(true_gradients)
+    for done, (steps, lam) in enumerate(variants):
+        advantage = window_advantages(config, chains, steps, lam)
+        products, mean, _ = run(policy, obs, action, advantage, steps)
+        sample = jnp.mean(advantage**2 * norms, axis=0)
+        windows, sample = (np.asarray(x, float) for x in (products, sample))
+        moments[steps, lam] = Moments(windows, sample, _products(mean), _products(mean - true), together)
+        watch((done + 1) / len(variants))
+    return moments, _products(true)
 
 
-def _pair_moments(
-    steps: tuple[int, ...], policy: Policy, obs: Array, action: Array, advantages: Float[Array, "V 2 L"]
-) -> tuple[Array, Array, Array]:
-    """Mean |G_w|^2, G_w . G'_w and |g_i|^2 of one pair, for each variant."""
-    length = advantages.shape[-1]
-    flat = tuple(leaf.reshape(2 * length, *leaf.shape[2:]) for leaf in (obs, action))
-    scores = gram(score_losses, policy, flat).reshape(2, length, 2, length)
+def window_products(
+    policy: Policy, obs: Float[Array, "L C *S"], action: Array, advantage: Float[Array, "L C"], steps: int
+) -> tuple[Float[Array, "C C"], Float[Array, "C P"], Float[Array, "W C"]]:
+    """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2."""
+    count, windows = obs.shape[1], obs.shape[0] // steps
+    size = sum(leaf.size for leaf in jax.tree.leaves(policy))
 
-    def one(steps: int, advantage: Float[Array, "2 L"]) -> tuple[Array, Array, Array]:
-        windows = length // steps
-        products = scores * advantage[:, :, None, None] * advantage
-        # Windows on both axes: [2, W, T, 2, W, T], of which the same window is needed.
-        sums = jnp.sum(products.reshape(2, windows, steps, 2, windows, steps), axis=(2, 5))
-        same = jnp.diagonal(sums, axis1=1, axis2=3) / steps**2  # [2, 2, W]
-        squares = jnp.diagonal(products.reshape(2 * length, 2 * length))
-        return (same[0, 0] + same[1, 1]).mean() / 2, same[0, 1].mean(), squares.mean()
+    def gradient(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
+        return ravel_pytree(jax.grad(lambda net: jnp.mean(weighted_losses(net, samples)))(policy))[0]
 
-    each = [one(steps, advantage) for steps, advantage in zip(steps, advantages, strict=True)]
-    window, partner, sample = (jnp.stack(x) for x in zip(*each, strict=True))
-    return window, partner, sample
+    def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        gradients = jax.vmap(gradient, in_axes=1)(samples)
+        products = gradients @ gradients.T
+        return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 
-
-def pair_gradients(policy: Policy, obs: Array, action: Array, advantages: Float[Array, "U 2 L"]) -> Float[Array, "U P"]:
-    """The mean gradient of each pair's samples."""
-
-    def one(pair: tuple[Array, Array, Array]) -> Array:
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), pair)
-        return ravel_pytree(jax.grad(lambda net: jnp.mean(weighted_losses(net, flat)))(policy))[0]
-
-    return jax.lax.map(one, (obs, action, advantages))
+    cut = jax.tree.map(lambda leaf: leaf.reshape(windows, steps, *leaf.shape[1:]), (obs, action, advantage))
+    nothing = (jnp.zeros((count, count)), jnp.zeros((count, size)))
+    (products, total), squares = jax.lax.scan(window, nothing, cut)
+    return products / windows, total / windows, squares
 
 
-def _products(vectors: Float[Array, "U P"]) -> np.ndarray:
+def _products(vectors: Float[Array, "C P"]) -> np.ndarray:
     return np.asarray(vectors @ vectors.T, float)
 
 
@@ -158,9 +129,9 @@ def geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool,
     """The formulas of this module's docstring, for every row of `weights` (see `weights_of`)."""
     steps, lam = variant
     signal = pair_mean(moments.mean, weights)
-    own, shared, sample = (
-        unit_mean(x, weights) - signal for x in (moments.window, moments.partner, moments.sample)
-    )
+    own = unit_mean(np.diagonal(moments.windows), weights) - signal
+    shared = pair_mean(moments.windows, weights, moments.together) - signal
+    sample = unit_mean(moments.sample, weights) - signal
     spread = staggered and num_envs > 1
     across = -shared / num_envs if spread else (1 - 1 / num_envs) * shared
     variance = own / num_envs + across
@@ -183,6 +154,6 @@ def geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool,
     )
 
 
-def weights_of(pairs: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
-    """[1 + R, U]: every pair once, then resamples of whole pairs."""
-    return np.concatenate([np.ones((1, pairs)), resample(pairs, resamples, seed)])
+def weights_of(chains: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
+    """[1 + R, C]: every chain once, then resamples of whole chains."""
+    return np.concatenate([np.ones((1, chains)), resample(chains, resamples, seed)])
