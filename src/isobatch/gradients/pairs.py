@@ -69,7 +69,8 @@ class PairSums:
 def pair_sums(gram: ArrayLike, layout: Layout) -> PairSums:
     """From the Gram matrix [n, n] of all samples."""
     gram = square(gram, len(layout.time))
-    return _collect(lambda i: gram[np.ix_(i, i)], project(gram, layout.batch), mean_gram(gram, layout.batch), layout)
+    projected = project(gram, layout.batch)
+    return _collect(lambda i: (gram[np.ix_(i, i)], projected[i]), mean_gram(gram, layout.batch), layout)
 
 
 def pair_sums_of(gradients: ArrayLike, layout: Layout) -> PairSums:
@@ -77,20 +78,22 @@ def pair_sums_of(gradients: ArrayLike, layout: Layout) -> PairSums:
     gradients = np.asarray(gradients)
     if gradients.ndim != 2 or len(gradients) != len(layout.time):
         raise UsageError(f"gradients have shape {gradients.shape}: give one row for each of {len(layout.time)} samples")
-    member = np.equal.outer(layout.batch, np.arange(layout.batches)).astype(np.float64)
-    means = (member.T @ gradients) / layout.batch_sizes[:, None]
+    means = np.stack([gradients[layout.batch == k].mean(axis=0, dtype=np.float64) for k in range(layout.batches)])
 
-    def block(i: np.ndarray) -> np.ndarray:
+    def products(i: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = gradients[i].astype(np.float64)
-        return rows @ rows.T
+        return rows @ rows.T, rows @ means.T
 
-    return _collect(block, gradients @ means.T, means @ means.T, layout)
+    return _collect(products, means @ means.T, layout)
 
 
 def _collect(
-    block: Callable[[np.ndarray], np.ndarray], projected: np.ndarray, batch_gram: np.ndarray, layout: Layout
+    products_of: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], batch_gram: np.ndarray, layout: Layout
 ) -> PairSums:
-    """Adds up by lag, trajectory for trajectory; `across` is what is left of the whole batch."""
+    """Adds up by lag, trajectory for trajectory; `across` is what is left of the whole batch.
+
+    `products_of` gives g_i . g_j and g_i . G_l for the samples of a trajectory.
+    """
     categories, sizes = layout.longest_lag + 2, layout.batch_sizes.astype(np.float64)
     products, counts = np.zeros((2, categories, len(sizes)))
     crossed = np.zeros((categories, len(sizes), len(sizes)))
@@ -99,9 +102,10 @@ def _collect(
         lag = np.abs(np.subtract.outer(time, time))
         place = np.arange(len(i))[:, None] * categories + lag
         partners = np.bincount(place.ravel(), minlength=len(i) * categories).reshape(len(i), categories)
-        products[:, k] += np.bincount(lag.ravel(), weights=block(i).ravel(), minlength=categories)
+        gram, projected = products_of(i)
+        products[:, k] += np.bincount(lag.ravel(), weights=gram.ravel(), minlength=categories)
         counts[:, k] += partners.sum(axis=0)
-        crossed[:, k] += partners.T @ projected[i]
+        crossed[:, k] += partners.T @ projected
     products[-1] = sizes**2 * np.diag(batch_gram) - products.sum(axis=0)
     counts[-1] = sizes**2 - counts.sum(axis=0)
     crossed[-1] = sizes[:, None] ** 2 * batch_gram - crossed.sum(axis=0)
