@@ -72,7 +72,9 @@ class Steps(eqx.Module):
     action: Array
     behavior: Distribution
     after: Step  # where the actions led, before resets
-    ended: tuple[Bool[Array, "*T N"], Float[Array, "*T N"], Int[Array, "*T N"]]  # episodes: counted here, return, length
+    ended: tuple[
+        Bool[Array, "*T N"], Float[Array, "*T N"], Int[Array, "*T N"]
+    ]  # episodes: counted here, return, length
 
 
 def act(

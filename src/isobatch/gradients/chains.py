@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.advantages import gae
+from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
 from isobatch.rollout import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
