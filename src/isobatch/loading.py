@@ -44,3 +44,14 @@ def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] 
         return LoadedRun(config, seeds, wanted, checkpoints.restore(wanted, template))
     except ValueError as error:
         raise UsageError(f"checkpoint={checkpoint!r} {error}: use another one of {there}.") from None
+
+
+def checkpoint_numbers(path: Path, wanted: str) -> list[str]:
+    """The checkpoints that `wanted` names: newest, best, all, or iterations separated by commas."""
+    if wanted != "all":
+        return [word.strip() for word in wanted.split(",")]
+    directory = RunDirectory.open(path)
+    there = Checkpoints(directory.checkpoints, read_only=True).iterations() if directory.checkpoints.is_dir() else []
+    if not there:
+        raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
+    return [str(iteration) for iteration in there]

@@ -1,4 +1,4 @@
-"""Whole batches, collected as training collects them: to measure directly what the landscape predicts, and to time it."""
+"""Whole batches, collected as training collects them: to measure directly what the landscape predicts, and for time."""
 
 from __future__ import annotations
 

@@ -100,10 +100,19 @@ def estimate(
     if not resamples:
         return Estimate(value)
     w = resample(units, resamples, seed).astype(np.float64)
-    found = np.sort(statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
-    found = found[~np.isnan(found)]
+    return with_interval(value, statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
+
+
+def with_interval(value: float, resamples: np.ndarray) -> Estimate:
+    """The percentile interval of a statistic's resamples [R]; those that are not a number are left out."""
+    found = np.sort(resamples[~np.isnan(resamples)])
     if not len(found):
         return Estimate(value)
     # Order statistics rather than np.quantile, which cannot interpolate between infinities.
     tail = (1 - LEVEL) / 2 * (len(found) - 1)
     return Estimate(value, float(found[int(tail)]), float(found[-1 - int(tail)]))
+
+
+def of_resamples(values: np.ndarray) -> Estimate:
+    """From a value followed by its resamples, [1 + R]."""
+    return with_interval(float(values[0]), values[1:])

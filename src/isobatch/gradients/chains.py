@@ -1,8 +1,8 @@
 """Data to measure gradients on: many independent chains of one policy, started where training would find them.
 
 Training does not begin its rollouts at resets: environments go on where they stood. A chain therefore first runs for a
-time limit after its reset. All chains of a group were reset at the same time, as all environments of a training run are:
-they may reach the time limit together, again and again. Where a chain is shorter than the time limit there are
+time limit after its reset. All chains of a group were reset at the same time, as all environments of a training run
+are: they may reach the time limit together, again and again. Where a chain is shorter than the time limit there are
 several groups, reset at different times, so that every time since the reset occurs. All chains are independent.
 """
 
@@ -22,6 +22,7 @@ from isobatch.advantages import gae
 from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
+from isobatch.networks import Policy
 from isobatch.rollout import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
 from isobatch.state import TrainState
 
@@ -48,6 +49,13 @@ class Chains(eqx.Module):
 def num_groups(time_limit: int, length: int) -> int:
     """Groups that together see every time since a reset."""
     return max(1, -(-time_limit // length))
+
+
+def chain_bytes(env: Environment, policy: Policy, count: int, length: int) -> int:
+    """Memory at its highest: observations as they are kept and as the network sees them, gradients of a window."""
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
+    per_step = (np.dtype(env.obs_dtype).itemsize + 2 * 4) * math.prod(env.obs_shape) + 4 * 12
+    return count * length * per_step + 4 * 4 * count * parameters
 
 
 def collect_chains(config: Config, env: Environment, state: TrainState, count: int, length: int, seed: int) -> Chains:
@@ -135,7 +143,7 @@ def tails(
     return jnp.mean((total + weight * rest).reshape(-1, TAILS), axis=1)
 
 
-def window_advantages(config: Config, chains: Chains, steps: int, lam: Float[Array, ""] | float) -> Float[Array, "L C"]:
+def window_advantages(config: Config, chains: Chains, steps: int, lam: float) -> Float[Array, "L C"]:
     """Advantages as rollouts of `steps` steps would have estimated them on the same data, one after another."""
     hypers = dataclasses.replace(config.hypers, gae_lambda=lam)
     windows = chains.length // steps

@@ -1,7 +1,7 @@
-"""What the proximal restraint (clipping, or the KL penalty) does to the gradient as the policy moves away over the epochs.
+"""What the proximal restraint (clipping, or the KL penalty) does to the gradient as the policy moves away.
 
-After e epochs on a batch, at theta_e: the gradient of the policy loss over the whole batch, with the restraint and without
-it (clip_eps = inf, kl_coef = 0); their cosine and the ratio of their lengths, and how many samples are clipped.
+After e epochs on a batch, at theta_e: the gradient of the policy loss over the whole batch, with the restraint and
+without it (clip_eps = inf, kl_coef = 0); their cosine, the ratio of their lengths, and how many samples are clipped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isobatch.state import Learner, TrainState, learning_rate
 QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
 
 
-def restraint(
+def restrained(
     config: Config, env: Environment, state: TrainState, batches: int, seed: int
 ) -> Float[np.ndarray, "K E Q"]:
     """QUANTITIES of K independent batches before the first and after each of the epochs."""

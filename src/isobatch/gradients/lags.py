@@ -9,6 +9,7 @@ down by about the variance of that mean.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,14 +43,20 @@ class LagSums:
         return by_lag / by_lag[:, :1]
 
     def shares(self, edges: list[int], weights: np.ndarray) -> np.ndarray:
-        """[R, B + 2] shares of a window's variance: single samples, lags edges[b] .. edges[b+1]-1, other trajectories."""
+        """[R, B + 1] shares of a window's variance: lags 0 .. edges[0]-1, edges[0] .. edges[1]-1, ..., and the rest."""
         twice = np.concatenate([self.products[:, :1], 2 * self.products[:, 1:]], axis=1)
         parts = [twice[:, low:high].sum(axis=1) for low, high in zip([0, *edges[:-1]], edges, strict=True)]
         parts.append(self.everything - twice[:, : edges[-1]].sum(axis=1))
         return unit_mean(np.stack(parts, axis=1), weights) / unit_mean(self.everything, weights)[:, None]
 
 
-def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float) -> LagSums:
+def lag_sums(
+    config: Config,
+    policy: Policy,
+    chains: Chains,
+    lam: float,
+    watch: Callable[[float], None] = lambda done: None,
+) -> LagSums:
     """Sums over all pairs of samples of one chain, centred with the mean gradient of the other chains."""
     advantage = window_advantages(config, chains, chains.length, lam)
     obs, action, done = chains.segment.obs, chains.segment.action, chains.segment.terminated | chains.segment.truncated
@@ -63,6 +70,7 @@ def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float) -> LagS
         # |mu|^2 by products of different chains, none of them this one.
         level = (others @ others - squares.sum() + squares[u]) / ((count - 1) * (count - 2))
         mean = jnp.asarray(others / (count - 1), advantage.dtype)
+        watch(u / count)
         sums.append(one((obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
     products, counts, everything = (np.stack([np.asarray(x, float) for x in xs]) for xs in zip(*sums, strict=True))
     return LagSums(products, counts, everything)

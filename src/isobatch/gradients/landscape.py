@@ -66,9 +66,13 @@ def measure(
     for done, (steps, lam) in enumerate(variants):
         advantage = window_advantages(config, chains, steps, lam)
         products, mean, _ = run(policy, obs, action, advantage, steps)
-        sample = jnp.mean(advantage**2 * norms, axis=0)
-        windows, sample = (np.asarray(x, float) for x in (products, sample))
-        moments[steps, lam] = Moments(windows, sample, _products(mean), _products(mean - true), together)
+        moments[steps, lam] = Moments(
+            windows=np.asarray(products, float),
+            sample=np.asarray(jnp.mean(advantage**2 * norms, axis=0), float),
+            mean=_products(mean),
+            bias=_products(mean - true),
+            together=together,
+        )
         watch((done + 1) / len(variants))
     return moments, _products(true)
 
@@ -99,7 +103,7 @@ def _products(vectors: Float[Array, "C P"]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Geometry:
+class Measured:
     """N environments x T steps under one lambda: the estimates, each as its value followed by bootstrap resamples."""
 
     num_envs: int
@@ -124,7 +128,7 @@ class Geometry:
         return f"{self.num_envs}x{self.num_steps}"
 
 
-def geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Geometry:
+def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Measured:
     """The formulas of this module's docstring, for every row of `weights` (see `weights_of`)."""
     steps, lam = variant
     signal = pair_mean(moments.mean, weights)
@@ -138,7 +142,7 @@ def geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool,
     with np.errstate(divide="ignore", invalid="ignore"):
         critical = np.where(signal > 0, num_envs * steps * variance / signal, np.inf)
         effective = np.where(variance > 0, sample / variance, np.nan)
-    return Geometry(
+    return Measured(
         num_envs=num_envs,
         num_steps=steps,
         gae_lambda=lam,

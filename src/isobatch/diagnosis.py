@@ -1,0 +1,131 @@
+"""Measure the policies of a run, checkpoint by checkpoint and section by section, and keep what was measured.
+
+Each section is one JSON file, written when it is complete: a diagnosis that was interrupted goes on where it stopped,
+and one that is repeated is read from its files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from isobatch.config_files import replace_file
+from isobatch.envs import make_env
+from isobatch.errors import UsageError
+from isobatch.gradients.bootstrap import Estimate
+from isobatch.gradients.options import LabOptions
+from isobatch.gradients.sections import RUN, Policy
+from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
+
+FORMAT = 1  # of the files; what another version measured is measured again
+Watch = Callable[[str, float], None]
+Say = Callable[[str], None]
+
+
+def diagnose(
+    run_dir: Path,
+    options: LabOptions,
+    checkpoints: str = "newest",
+    policy_seed: int | None = None,
+    out: Path | None = None,
+    watch: Watch = lambda what, done: None,
+    say: Say = lambda sentence: None,
+) -> list[dict[str, Any]]:
+    """One result per checkpoint: {iteration, env_steps, section: {...}, ...}.
+
+    A section that this run cannot have is left out, with a sentence that says why, unless it was asked for by name.
+    """
+    out = out or run_dir / "diagnosis"
+    wanted = checkpoint_numbers(run_dir, checkpoints)
+    results = []
+    for at, checkpoint in enumerate(wanted):
+        loaded = load_run(run_dir, checkpoint, say)
+        about = policy_of(loaded, options, policy_seed)
+        result: dict[str, Any] = {
+            "iteration": loaded.iteration,
+            "env_steps": loaded.iteration * loaded.config.geometry.iteration_batch,
+        }
+        for place, section in enumerate(options.chosen):
+            before = (at + place / len(options.chosen)) / len(wanted)
+            share = 1 / len(options.chosen) / len(wanted)
+            name = f"iteration {loaded.iteration}: {section}"
+            watch(name, before)
+            found = kept(
+                out / f"{loaded.iteration:09d}-{section}.json",
+                key_of(about, loaded, section, policy_seed),
+                lambda s=section, b=before, w=share, n=name: RUN[s](about, lambda done: watch(n, b + w * done)),
+                lambda error, s=section: skip(error, s, options, say),
+            )
+            if found is not None:
+                result[section] = found
+        results.append(result)
+    watch("done", 1.0)
+    return results
+
+
+def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None) -> Policy:
+    """The policy of one of the run's seeds; the first unless another one is named."""
+    if policy_seed is not None and policy_seed not in loaded.seeds:
+        raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
+    place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
+    state = jax.tree.map(lambda leaf: leaf[place], loaded.states)
+    return Policy(loaded.config, make_env(loaded.config.env), state, options)
+
+
+def key_of(about: Policy, loaded: LoadedRun, section: str, policy_seed: int | None) -> dict[str, Any]:
+    """All that the numbers of a section depend on."""
+    options = dataclasses.asdict(about.options)
+    options.pop("sections")
+    settings = about.config.to_dict() | {"policy_seed": policy_seed, "iteration": loaded.iteration}
+    return {"format": FORMAT, "section": section, "settings": settings, "options": plain(options)}
+
+
+def kept(path: Path, key: dict[str, Any], run: Callable[[], Any], failed: Callable[[UsageError], None]) -> Any:
+    """The result in the file if it has the same key, else a new one, written there."""
+    if path.is_file():
+        try:
+            stored = json.loads(path.read_text())
+        except json.JSONDecodeError:
+            stored = {}
+        if stored.get("key") == key:
+            return stored["found"]
+    try:
+        found = plain(run())
+    except UsageError as error:
+        failed(error)
+        return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps({"key": key, "found": found}, indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(
+            f"out={str(path.parent)!r} cannot be written ({error.strerror}): name another place."
+        ) from None
+    return found
+
+
+def skip(error: UsageError, section: str, options: LabOptions, say: Say) -> None:
+    if options.sections != "all" or section in ("geometries",):
+        raise error
+    say(f"{section}: left out. {error}")
+
+
+def plain(value: Any) -> Any:
+    """Estimates and arrays as JSON has them; what is not a finite number is null."""
+    if isinstance(value, Estimate):
+        return {name: plain(number) for name, number in dataclasses.asdict(value).items()}
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

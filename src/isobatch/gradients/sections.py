@@ -1,0 +1,337 @@
+"""The measurements of one policy, section by section, as plain numbers ready for JSON.
+
+An estimate is {value, low, high}: the ends are those of its 95 % interval.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from isobatch.config import Config
+from isobatch.envs.interface import Environment
+from isobatch.errors import UsageError
+from isobatch.gradients.aggregations import compare
+from isobatch.gradients.batches import batch_gradients, rollout, samples_of, seconds_per_batch, started
+from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, unit_mean
+from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
+from isobatch.gradients.clipping import QUANTITIES, restrained
+from isobatch.gradients.correlation import cosine_across, cosine_pairs, cosine_with_mean
+from isobatch.gradients.gram import check_memory, compiled_gram
+from isobatch.gradients.lags import lag_sums
+from isobatch.gradients.landscape import Measured, at_geometry, measure, weighted_losses, weights_of
+from isobatch.gradients.layout import Layout
+from isobatch.gradients.options import LabOptions, chain_length, geometries_of
+from isobatch.gradients.subsampling import minibatch_variance, row_variance
+from isobatch.gradients.variance import direct_variance
+from isobatch.rollout import start_envs
+from isobatch.state import TrainState
+
+DIRECT_STEPS = 6_000_000  # environment steps that a direct measurement may take only to get its environments going
+DIRECT_GEOMETRIES = 4
+LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
+HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
+BINS = 40  # of cosines from -1 to 1
+MINIBATCH_SAMPLES = 2048  # of a batch, for cosines and minibatches
+
+Watch = Callable[[float], None]
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is measured: a policy with everything that training would use with it."""
+
+    config: Config
+    env: Environment
+    state: TrainState
+    options: LabOptions
+
+    @cached_property
+    def geometries(self) -> list[tuple[int, int]]:
+        return geometries_of(self.options, self.config.num_envs, self.config.num_steps)
+
+    @cached_property
+    def budget(self) -> int:
+        return self.geometries[0][0] * self.geometries[0][1]
+
+    @cached_property
+    def chains(self) -> Chains:
+        """The data that several sections share."""
+        length = chain_length(self.geometries)
+        groups = num_groups(self.env.max_steps, length)
+        count = -(-max(self.options.chains, 2 * groups) // groups) * groups
+        check_memory(chain_bytes(self.env, self.policy, count, length), f"{count} chains of {length} steps")
+        return collect_chains(self.config, self.env, self.state, count, length, self.options.measure_seed)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        return weights_of(self.chains.count, seed=self.options.measure_seed)
+
+    @property
+    def policy(self) -> Any:
+        return self.state.learner.networks.policy
+
+
+def geometries(about: Policy, watch: Watch) -> Found:
+    """Variance, bias and error at every N x T, predicted from chains and, for some, measured directly; and the time."""
+    config, options, lam = about.config, about.options, about.config.hypers.gae_lambda
+    variants = [(steps, lam) for _, steps in about.geometries]
+    moments, _ = measure(config, about.policy, about.chains, variants, lambda done: watch(0.6 * done))
+    arrangements = {
+        staggered: [at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights) for n, t in about.geometries]
+        for staggered in (False, True)
+    }
+    points = arrangements[config.staggered_resets]
+    best = min(points, key=lambda p: p.error[0])
+    own = next((p for p in points if (p.num_envs, p.num_steps) == (config.num_envs, config.num_steps)), None)
+    directly = _worth_measuring(about)
+    rows = []
+    for i, (point, other) in enumerate(zip(points, arrangements[not config.staggered_resets], strict=True)):
+        n, t = point.num_envs, point.num_steps
+        row = _row(point) | {
+            "other_resets_variance": of_resamples(other.variance),
+            "error_to_best": of_resamples(_ratio(point.error, best.error)),
+            "seconds_per_batch": seconds_per_batch(config, about.env, about.state, n, t),
+        }
+        if own is not None:
+            row["error_to_own"] = of_resamples(_ratio(point.error, own.error))
+        if (n, t) in directly:
+            vectors = batch_gradients(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
+            row["measured_variance"] = direct_variance(vectors.astype(float) @ vectors.T.astype(float))
+        rows.append(row)
+        watch(0.6 + 0.4 * (i + 1) / len(points))
+    return {"gae_lambda": lam, "staggered_resets": config.staggered_resets, "budget": about.budget, "rows": rows}
+
+
+def _worth_measuring(about: Policy) -> list[tuple[int, int]]:
+    """The run's own geometry and some others that are spread over the list, where environments are started cheaply."""
+    cost = about.options.batches * 1.5 * about.env.max_steps
+    cheap = [g for g in about.geometries if g[0] * cost <= DIRECT_STEPS]
+    own = [g for g in cheap if g == (about.config.num_envs, about.config.num_steps)]
+    places = np.linspace(0, len(cheap) - 1, min(DIRECT_GEOMETRIES, len(cheap))).round().astype(int)
+    return own + [cheap[i] for i in places]
+
+
+def _row(point: Measured) -> Found:
+    names = [f.name for f in dataclasses.fields(Measured)]
+    arrays = {name: getattr(point, name) for name in [*names[3:], "error"]}
+    return {name: getattr(point, name) for name in names[:3]} | {k: of_resamples(v) for k, v in arrays.items()}
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(denominator > 0, numerator / denominator, np.nan)
+
+
+def lambdas(about: Policy, watch: Watch) -> Found:
+    """The same at several lambda, for a short, a long and the run's own rollout length."""
+    if not about.config.baseline:
+        raise UsageError("sections='lambdas' needs a value function: this run was trained with baseline=False.")
+    ends = [about.geometries[len(about.geometries) // 3], about.geometries[-1]]
+    own = [g for g in about.geometries if g == (about.config.num_envs, about.config.num_steps)]
+    chosen = sorted({*ends, *own}, key=lambda g: g[1])
+    variants = [(t, lam) for _, t in chosen for lam in about.options.lambdas]
+    moments, _ = measure(about.config, about.policy, about.chains, variants, watch)
+    staggered = about.config.staggered_resets
+    rows = [
+        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights))
+        for n, t in chosen
+        for lam in about.options.lambdas
+    ]
+    return {"rows": rows, "own": about.config.hypers.gae_lambda}
+
+
+def lags(about: Policy, watch: Watch) -> Found:
+    """Correlation of gradients within a trajectory against their distance, and what each distance adds to the variance."""
+    lam = about.config.hypers.gae_lambda
+    sums = lag_sums(about.config, about.policy, about.chains, lam, watch)
+    correlations = sums.correlation(about.weights)
+    there = [lag for lag in LAGS if lag < about.chains.length and np.isfinite(correlations[0, lag])]
+    edges = [1, *(2**k for k in range(1, (about.chains.length - 1).bit_length())), about.chains.length]
+    shares = sums.shares(edges, about.weights)
+    names = ["single samples", *(_span(a, b) for a, b in zip(edges, edges[1:], strict=False)), "other trajectories"]
+    return {
+        "gae_lambda": lam,
+        "num_steps": about.chains.length,
+        "correlation": [{"lag": lag, "estimate": of_resamples(correlations[:, lag])} for lag in there],
+        "shares": [{"part": n, "estimate": of_resamples(shares[:, i])} for i, n in enumerate(names)],
+    }
+
+
+def _span(low: int, high: int) -> str:
+    return f"lag {low}" if high == low + 1 else f"lags {low} to {high - 1}"
+
+
+def cosines(about: Policy, watch: Watch) -> Found:
+    """The blog post's pictures: cosines of pairs, of samples with their batch, and of batches with each other."""
+    config = about.config
+    grams, layout = _batches(about, 5)
+    gram, first = grams[0], layout(0)
+    edges = np.linspace(-1, 1, BINS + 1)
+
+    def histogram(values: np.ndarray) -> Found:
+        return {"density": np.histogram(values, edges, density=True)[0].tolist(), "mean": float(values.mean())}
+
+    within = {}
+    for lag in HISTOGRAM_LAGS:
+        if lag <= first.longest_lag:
+            within[str(lag)] = histogram(cosine_pairs(gram, first, lag))
+    watch(0.5)
+    n, t = _batch_shape(about)
+    vectors = batch_gradients(
+        config, about.env, about.state, n, t, about.options.batches, about.options.measure_seed + 2
+    )
+    matrix = vectors.astype(float) @ vectors.T.astype(float)
+    cosine = matrix / np.sqrt(np.outer(np.diag(matrix), np.diag(matrix)))
+    several = first.trajectory.max() > 0
+    return {
+        "num_envs": n,
+        "num_steps": t,
+        "edges": edges.tolist(),
+        "within": within,
+        "across": histogram(cosine_across(gram, first, seed=about.options.measure_seed)) if several else None,
+        "with_mean": histogram(cosine_with_mean(gram, first)),
+        "batches": cosine.tolist(),
+    }
+
+
+def minibatches(about: Policy, watch: Watch) -> Found:
+    """Variance that a minibatch adds to its batch, for shuffled samples and for whole environment rows."""
+    n, t = _batch_shape(about)
+    count = max(4, min(8, about.options.batches))
+    grams, layout = _batches(about, count)
+    watch(0.7)
+    rows = []
+    sizes = sorted({n * t // 2**k for k in range(0, 6) if n * t % 2**k == 0} - {0})
+    own = np.array([np.mean(gram) for gram in grams])  # |G_B|^2
+    for size in sizes:
+        shuffled = np.array([minibatch_variance(gram, size) for gram in grams])
+        row: Found = {"size": size, "added": _mean_of(shuffled), "squared_batch_gradient": _mean_of(own)}
+        if size % t == 0:
+            whole = [row_variance(gram, np.tile(np.arange(n), t), size // t) for gram in grams]
+            row["added_by_rows"] = _mean_of(np.array(whole))
+        rows.append(row)
+    return {"num_envs": n, "num_steps": t, "batches": count, "rows": rows}
+
+
+def restraint(about: Policy, watch: Watch) -> Found:
+    """What clipping or the KL penalty does to the gradient as the policy moves away over the epochs of an iteration."""
+    config, options = about.config, about.options
+    if config.objective == "policy-gradient":
+        raise UsageError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
+    count = max(4, min(8, options.batches))
+    table = restrained(config, about.env, about.state, count, options.measure_seed + 3)
+    rows = [
+        {"epoch": e} | {name: _mean_of(table[:, e, q]) for q, name in enumerate(QUANTITIES)}
+        for e in range(table.shape[1])
+    ]
+    return {"objective": config.objective, "batches": count, "rows": rows}
+
+
+def aggregation(about: Policy, watch: Watch) -> Found:
+    """The four aggregations on batches of whole episodes."""
+    config, options, env = about.config, about.options, about.env
+    horizon = options.horizon or env.max_steps
+    count = max(4 * config.num_envs, options.chains)
+    vectors, lengths = _episodes(about, count, horizon)
+    per_batch = min(config.num_envs, max(2, len(lengths) // 8))
+    found = compare(vectors @ vectors.T, lengths, per_batch, seed=options.measure_seed)
+    return {
+        "episodes": len(lengths),
+        "unfinished": count - len(lengths),
+        "horizon": horizon,
+        "episodes_per_batch": per_batch,
+        "length_mean": float(np.mean(lengths)),
+        "length_deviation": float(np.std(lengths)),
+        "factor_variation": found.factor_variation,
+        "cosines": [{"pair": list(pair), "estimate": value} for pair, value in found.cosines.items()],
+        "expected_cosine": found.expected_cosine,
+    }
+
+
+def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
+    config, env, state = about.config, about.env, about.state
+    start_key, key = jax.random.split(jax.random.key(about.options.measure_seed + 4))
+
+    @jax.jit
+    def run(state: TrainState) -> tuple[Array, Array, Array]:
+        segment = rollout(config, env, state, start_envs(env, count, False, start_key), horizon, key)
+        done = segment.terminated | segment.truncated
+        mine = jnp.cumsum(done, axis=0) - done == 0  # steps of the first episode
+        obs, action, advantage = (leaf.reshape(horizon, count, *leaf.shape[1:]) for leaf in samples_of(config, segment))
+
+        def one(samples: tuple[Array, Array, Array]) -> Array:
+            return ravel_pytree(jax.grad(lambda net: jnp.sum(weighted_losses(net, samples)))(about.policy))[0]
+
+        columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (obs, action, advantage * mine))
+        return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)
+
+    vectors, lengths, ended = (np.asarray(x) for x in run(state))
+    if ended.sum() < 2 * LEAST_EPISODES:
+        raise UsageError(
+            f"horizon={horizon}: {int(ended.sum())} of {count} episodes end within it, too few to compare aggregations: "
+            f"use up to {env.max_steps}, the time limit."
+        )
+    return vectors[ended].astype(float), lengths[ended]
+
+
+LEAST_EPISODES = 4
+
+
+def _batch_shape(about: Policy) -> tuple[int, int]:
+    """The run's own geometry, with fewer environments where the batch is too large for its inner products."""
+    n, t = about.config.num_envs, about.config.num_steps
+    t = min(t, MINIBATCH_SAMPLES)
+    return max(1, min(n, MINIBATCH_SAMPLES // t)), t
+
+
+def _batches(about: Policy, count: int) -> tuple[list[np.ndarray], Callable[[int], Layout]]:
+    """Inner products of the samples of some batches, and their layout."""
+    config, env, state = about.config, about.env, about.state
+    n, t = _batch_shape(about)
+
+    @jax.jit
+    def batch(state: TrainState, key: Array) -> tuple[Any, Array]:
+        start_key, key = jax.random.split(key)
+        segment = rollout(config, env, state, started(config, env, state, n, start_key), t, key)
+        return samples_of(config, segment), segment.terminated | segment.truncated
+
+    multiply = compiled_gram(weighted_losses)
+    keys = jax.random.split(jax.random.key(about.options.measure_seed + 5), count)
+    grams, ends = [], []
+    for key in keys:
+        samples, done = batch(state, key)
+        grams.append(np.asarray(multiply(about.policy, samples), float))
+        ends.append(np.asarray(done))
+
+    def layout(i: int) -> Layout:
+        episode = np.cumsum(ends[i], axis=0) - ends[i] + np.arange(n) * (t + 1)
+        return Layout.of(episode.ravel(), np.zeros(n * t, int))
+
+    return grams, layout
+
+
+def _mean_of(values: np.ndarray) -> Estimate:
+    return estimate(lambda w: unit_mean(np.asarray(values, float), w), len(values), what="batches")
+
+
+RUN: dict[str, Callable[[Policy, Watch], Found]] = {
+    "geometries": geometries,
+    "lambdas": lambdas,
+    "lags": lags,
+    "cosines": cosines,
+    "minibatches": minibatches,
+    "restraint": restraint,
+    "aggregations": aggregation,
+}
