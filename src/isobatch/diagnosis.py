@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -34,10 +36,11 @@ def diagnose(
     checkpoints: str = "newest",
     policy_seed: int | None = None,
     out: Path | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
 ) -> list[dict[str, Any]]:
-    """One result per checkpoint: {iteration, env_steps, section: {...}, ...}.
+    """One result per checkpoint: {iteration, env_steps, section: {...}, ...}; `changes` are made to the run's settings.
 
     A section that this run cannot have is left out, with a sentence that says why, unless it was asked for by name.
     """
@@ -46,7 +49,7 @@ def diagnose(
     results = []
     for at, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        about = policy_of(loaded, options, policy_seed)
+        about = policy_of(loaded, options, policy_seed, changes)
         result: dict[str, Any] = {
             "iteration": loaded.iteration,
             "env_steps": loaded.iteration * loaded.config.geometry.iteration_batch,
@@ -56,26 +59,32 @@ def diagnose(
             share = 1 / len(options.chosen) / len(wanted)
             name = f"iteration {loaded.iteration}: {section}"
             watch(name, before)
-            found = kept(
-                out / f"{loaded.iteration:09d}-{section}.json",
-                key_of(about, loaded, section, policy_seed),
-                lambda s=section, b=before, w=share, n=name: RUN[s](about, lambda done: watch(n, b + w * done)),
-                lambda error, s=section: skip(error, s, options, say),
-            )
-            if found is not None:
-                result[section] = found
+            path = out / f"{loaded.iteration:09d}-{section}.json"
+            key = key_of(about, loaded, section, policy_seed)
+            found = stored(path, key)
+            if found is None:
+                inner = partial(_within, watch, name, before, share)
+                try:
+                    found = plain(RUN[section](about, inner))
+                except UsageError as error:
+                    if options.sections != "all":
+                        raise
+                    say(f"{section}: left out. {error}")
+                    continue
+                store(path, key, found)
+            result[section] = found
         results.append(result)
     watch("done", 1.0)
     return results
 
 
-def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None) -> Policy:
+def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, changes: Mapping[str, Any]) -> Policy:
     """The policy of one of the run's seeds; the first unless another one is named."""
     if policy_seed is not None and policy_seed not in loaded.seeds:
         raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
     place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
     state = jax.tree.map(lambda leaf: leaf[place], loaded.states)
-    return Policy(loaded.config, make_env(loaded.config.env), state, options)
+    return Policy(loaded.config.replace(**changes), make_env(loaded.config.env), state, options)
 
 
 def key_of(about: Policy, loaded: LoadedRun, section: str, policy_seed: int | None) -> dict[str, Any]:
@@ -86,20 +95,21 @@ def key_of(about: Policy, loaded: LoadedRun, section: str, policy_seed: int | No
     return {"format": FORMAT, "section": section, "settings": settings, "options": plain(options)}
 
 
-def kept(path: Path, key: dict[str, Any], run: Callable[[], Any], failed: Callable[[UsageError], None]) -> Any:
-    """The result in the file if it has the same key, else a new one, written there."""
-    if path.is_file():
-        try:
-            stored = json.loads(path.read_text())
-        except json.JSONDecodeError:
-            stored = {}
-        if stored.get("key") == key:
-            return stored["found"]
+def _within(watch: Watch, name: str, before: float, share: float, done: float) -> None:
+    """The progress of a section as that of the whole."""
+    watch(name, before + share * done)
+
+
+def stored(path: Path, key: dict[str, Any]) -> Any:
+    """What a file holds, if it was measured with the same settings."""
     try:
-        found = plain(run())
-    except UsageError as error:
-        failed(error)
+        content = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
         return None
+    return content["found"] if content.get("key") == key else None
+
+
+def store(path: Path, key: dict[str, Any], found: Any) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps({"key": key, "found": found}, indent=1) + "\n")
@@ -107,13 +117,6 @@ def kept(path: Path, key: dict[str, Any], run: Callable[[], Any], failed: Callab
         raise UsageError(
             f"out={str(path.parent)!r} cannot be written ({error.strerror}): name another place."
         ) from None
-    return found
-
-
-def skip(error: UsageError, section: str, options: LabOptions, say: Say) -> None:
-    if options.sections != "all" or section in ("geometries",):
-        raise error
-    say(f"{section}: left out. {error}")
 
 
 def plain(value: Any) -> Any:

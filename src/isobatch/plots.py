@@ -73,17 +73,18 @@ def seed_curves(table: Table, metric: str, window: float) -> tuple[np.ndarray, n
     return x, np.array(curves)
 
 
-def new_figure() -> tuple[Any, Any]:
-    """A figure in the house style, without a window system."""
+def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8, 4.5)) -> tuple[Any, Any]:
+    """A figure in the house style, without a window system, and its axes: one, or an array of them."""
     import matplotlib
 
     matplotlib.use("Agg", force=False)
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.6)
-    axes.set_axisbelow(True)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained")
+    for each in np.ravel(axes):
+        each.spines[["top", "right"]].set_visible(False)
+        each.grid(alpha=0.25, linewidth=0.6)
+        each.set_axisbelow(True)
     return figure, axes
 
 

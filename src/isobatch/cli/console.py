@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -92,6 +92,29 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
     with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
         task = bar.add_task("compiling ...", total=total)
         yield lambda progress: bar.update(task, completed=progress.env_steps, description=facts(progress))
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """A function of what is being done and the part of all that is done: a bar on a terminal, else a line a step."""
+    if quiet:
+        yield lambda what, done: None
+        return
+    if not err.is_terminal:
+        newest = ""
+
+        def line(what: str, done: float) -> None:
+            nonlocal newest
+            if what != newest:
+                newest = what
+                say(f"{100 * done:3.0f} %  {what}")
+
+        yield line
+        return
+    columns = (TextColumn("{task.percentage:3.0f} %"), BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
+        task = bar.add_task("starting ...", total=1.0)
+        yield lambda what, done: bar.update(task, completed=done, description=what)
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -17,6 +17,7 @@ COMMANDS = {
     "eval": "play episodes with a trained policy",
     "rescale": "change the batch size, and let the hyperparameters follow",
     "advise": "see where the samples go, and what to watch",
+    "diagnose": "measure how noisy and how biased the gradient is",
     "plot": "draw learning curves of runs",
     "verify": "train twice and compare every bit",
     "envs": "list the environments",

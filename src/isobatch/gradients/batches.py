@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
-from isobatch.gradients.chains import scaled, settled
+from isobatch.gradients.chains import run, settled
 from isobatch.gradients.landscape import weighted_losses
 from isobatch.gradients.per_sample import mean_gradient
-from isobatch.rollout import EnvCarry, Segment, collect, start_envs
+from isobatch.rollout import EnvCarry, Segment, start_envs
 from isobatch.state import TrainState
 
 TIMED = 7  # repetitions, of which the median counts
@@ -28,16 +28,7 @@ def started(config: Config, env: Environment, state: TrainState, num_envs: int, 
     """Environments that were reset together, or staggered, one to two time limits ago."""
     time_key, key = jax.random.split(key)
     passed = jax.random.randint(time_key, (), env.max_steps, 2 * env.max_steps)
-    return settled(env, state, config, jnp.broadcast_to(passed, (num_envs,)), key, config.staggered_resets)
-
-
-def rollout(
-    config: Config, env: Environment, state: TrainState, carry: EnvCarry, num_steps: int, key: Key[Array, ""]
-) -> Segment:
-    """One rollout, with rewards as the learner sees them."""
-    networks, clip = state.learner.networks, config.hypers.obs_clip
-    _, segment, _, _ = collect(env, networks, carry, state.obs_moments, clip, num_steps, key)
-    return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward))
+    return settled(config, env, state, jnp.broadcast_to(passed, (num_envs,)), key, config.staggered_resets)
 
 
 def samples_of(config: Config, segment: Segment) -> tuple[Array, Array, Array]:
@@ -46,32 +37,67 @@ def samples_of(config: Config, segment: Segment) -> tuple[Array, Array, Array]:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (segment.obs, segment.action, advantage))
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def batch_of(
+    config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, key: Key[Array, ""]
+) -> Segment:
+    """One rollout of environments that are on their way."""
+    start_key, key = jax.random.split(key)
+    return run(config, env, num_steps, state, started(config, env, state, num_envs, start_key), key)[0]
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def batch_gradients(
-    config: Config, env: Environment, state: TrainState, num_envs: int, num_steps: int, batches: int, seed: int
-) -> Float[np.ndarray, "K P"]:
-    """Gradients of K independent batches."""
+    config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, keys: Key[Array, " K"]
+) -> Float[Array, "K P"]:
+    """Gradients of independent batches, one for each key."""
 
     def one(key: Key[Array, ""]) -> Float[Array, " P"]:
-        start_key, key = jax.random.split(key)
-        carry = started(config, env, state, num_envs, start_key)
-        samples = samples_of(config, rollout(config, env, state, carry, num_steps, key))
+        samples = samples_of(config, batch_of(config, env, num_envs, num_steps, state, key))
         return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
 
+    return jax.lax.map(one, keys)
+
+
+def batch_products(
+    config: Config, env: Environment, state: TrainState, num_envs: int, num_steps: int, batches: int, seed: int
+) -> Float[np.ndarray, "K K"]:
+    """Inner products of the gradients of K independent batches."""
     keys = jax.random.split(jax.random.key(seed), batches)
-    return np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
+    vectors = np.asarray(batch_gradients(config, env, num_envs, num_steps, state, keys), float)
+    return vectors @ vectors.T
 
 
 def seconds_per_batch(config: Config, env: Environment, state: TrainState, num_envs: int, num_steps: int) -> float:
     """Wall-clock time of collecting one batch and computing its gradient, once it is compiled."""
-
-    @jax.jit
-    def batch(state: TrainState, carry: EnvCarry, key: Array) -> Any:
-        samples = samples_of(config, rollout(config, env, state, carry, num_steps, key))
-        return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
-
     key = jax.random.key(0)
     carry = start_envs(env, num_envs, False, key)
-    return median_seconds(lambda: batch(state, carry, key))
+    return median_seconds(lambda: _collected_gradient(config, env, num_steps, state, carry, key))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _collected_gradient(
+    config: Config, env: Environment, num_steps: int, state: TrainState, carry: EnvCarry, key: Key[Array, ""]
+) -> Float[Array, " P"]:
+    samples = samples_of(config, run(config, env, num_steps, state, carry, key)[0])
+    return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def first_episodes(
+    config: Config, env: Environment, count: int, horizon: int, state: TrainState, keys: Key[Array, " 2"]
+) -> tuple[Float[Array, "E P"], Int[Array, " E"], Bool[Array, " E"]]:
+    """Of the first episode of each environment: the sum of its gradients, its length, and whether it has ended."""
+    segment, _ = run(config, env, horizon, state, start_envs(env, count, False, keys[0]), keys[1])
+    done = segment.terminated | segment.truncated
+    mine = jnp.cumsum(done, axis=0) - done == 0
+    advantage = mine * estimate_advantages(config, segment, segment.reward, config.hypers)
+
+    def one(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
+        return horizon * mean_gradient(weighted_losses, state.learner.networks.policy, samples)
+
+    columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (segment.obs, segment.action, advantage))
+    return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)
 
 
 def median_seconds(call: Callable[[], Any]) -> float:

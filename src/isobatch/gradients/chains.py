@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from isobatch.advantages import gae
 from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
-from isobatch.envs.interface import Environment
+from isobatch.envs.interface import Environment, Step
 from isobatch.networks import Policy
 from isobatch.rollout import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
 from isobatch.state import TrainState
@@ -63,31 +64,39 @@ def collect_chains(config: Config, env: Environment, state: TrainState, count: i
     start_key, act_key, tail_key = jax.random.split(jax.random.key(seed), 3)
     groups = num_groups(env.max_steps, length)
     passed = env.max_steps + jnp.repeat(jnp.arange(groups) * env.max_steps // groups, count // groups)
-    carry = jax.jit(lambda state, key: settled(env, state, config, passed, key))(state, start_key)
-
-    @jax.jit
-    def run(state: TrainState, carry: EnvCarry) -> tuple[Segment, Any]:
-        see = normalizer(state.obs_moments, config.hypers.obs_clip)
-        last, steps = act(env, state.learner.networks.policy, carry, see, length, act_key)
-        segment = judge(env, state.learner.networks, last, steps, see)
-        return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), steps.after
-
-    segment, after = run(state, carry)
+    carry = settled(config, env, state, passed, start_key)
+    segment, after = run(config, env, length, state, carry, act_key)
     where = np.flatnonzero(cut_off(config, segment))
     true_next = jnp.where(segment.truncated, 0.0, _next_in_row(segment.value) if config.baseline else 0.0)
     if len(where):
         # As many as a power of two: one compilation serves neighbouring numbers of cuts.
         padded = np.resize(where, 2 ** math.ceil(math.log2(len(where))))
         states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], (after.state, after.obs))
-        tail = jax.jit(lambda *args: tails(config, env, *args))(state, states, obs, tail_key)[: len(where)]
+        tail = tails(config, env, state, states, obs, tail_key)[: len(where)]
         true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
     return Chains(segment, true_next, groups)
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def run(
+    config: Config, env: Environment, length: int, state: TrainState, carry: EnvCarry, key: Key[Array, ""]
+) -> tuple[Segment, Step]:
+    """A rollout, with rewards as the learner sees them, and where its steps led."""
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    last, steps = act(env, state.learner.networks.policy, carry, see, length, key)
+    segment = judge(env, state.learner.networks, last, steps, see)
+    return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), steps.after
+
+
+@partial(jax.jit, static_argnums=(0, 1, 5))
 def settled(
-    env: Environment, state: TrainState, config: Config, passed: Int[Array, " C"], key: Key[Array, ""],
+    config: Config,
+    env: Environment,
+    state: TrainState,
+    passed: Int[Array, " C"],
+    key: Key[Array, ""],
     staggered: bool = False,
-) -> EnvCarry:  # fmt: skip
+) -> EnvCarry:
     """Environments `passed` steps after their reset, each its own number of them."""
     see = normalizer(state.obs_moments, config.hypers.obs_clip)
     reset_key, key = jax.random.split(key)
@@ -115,6 +124,7 @@ def cut_off(config: Config, segment: Segment) -> Bool[np.ndarray, "L C"]:
     return cut
 
 
+@partial(jax.jit, static_argnums=(0, 1))
 def tails(
     config: Config, env: Environment, state: TrainState, env_state: Any, obs: Array, key: Key[Array, ""]
 ) -> Float[Array, " C"]:

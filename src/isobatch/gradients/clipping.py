@@ -8,34 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Key
 
 from isobatch.algorithms.policy_phase import Batch, optimize, prepare, total_loss
 from isobatch.config import Config, Hypers
 from isobatch.envs.interface import Environment
-from isobatch.gradients.batches import rollout, started
-from isobatch.state import Learner, TrainState, learning_rate
+from isobatch.gradients.batches import batch_of
+from isobatch.state import Learner, TrainState
 
 QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
 
 
-def restrained(
-    config: Config, env: Environment, state: TrainState, batches: int, seed: int
-) -> Float[np.ndarray, "K E Q"]:
-    """QUANTITIES of K independent batches before the first and after each of the epochs."""
+@partial(jax.jit, static_argnums=(0, 1))
+def restrained(config: Config, env: Environment, state: TrainState, keys: Key[Array, " K"]) -> Float[Array, "K E Q"]:
+    """QUANTITIES of independent batches, one for each key, before the first and after each of the epochs."""
     config = dataclasses.replace(config, staleness=0, noise_scale=False)
     one_epoch = dataclasses.replace(config, update_epochs=1, value_epochs=min(config.value_epochs, 1))
-    rate = learning_rate(config, config.hypers, state.iteration)
+    rate = jnp.asarray(config.hypers.learning_rate)  # before its schedule: at the end of a run that would be nothing
 
     def one(key: Key[Array, ""]) -> Float[Array, "E Q"]:
-        start_key, roll_key, key = jax.random.split(key, 3)
-        carry = started(config, env, state, config.num_envs, start_key)
-        segment = rollout(config, env, state, carry, config.num_steps, roll_key)
+        batch_key, key = jax.random.split(key)
+        segment = batch_of(config, env, config.num_envs, config.num_steps, state, batch_key)
         recent = state.learner.networks.policy
         batch, _, _, _ = prepare(config, segment, recent, None, state.advantage_moments, config.hypers)
         learner, rows = state.learner, [_quantities(config, batch, state.learner)]
@@ -44,8 +42,7 @@ def restrained(
             rows.append(_quantities(config, batch, learner))
         return jnp.stack(rows)
 
-    keys = jax.random.split(jax.random.key(seed), batches)
-    return np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys))(keys))
+    return jax.lax.map(one, keys)
 
 
 def _quantities(config: Config, batch: Batch, learner: Learner) -> Float[Array, " Q"]:

@@ -11,6 +11,7 @@ Parameters outside the known layers, and layers that are applied more than once,
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -175,6 +176,7 @@ def _other_gradients(losses: Losses, ways: dict[int, Way], network: Any, samples
     return jax.vmap(gradient)(samples)
 
 
+@functools.cache
 def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
     """`gram` of one kind of loss, compiled: for many sets of samples of one shape."""
     return jax.jit(partial(gram, losses))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -60,10 +59,9 @@ def lag_sums(
     """Sums over all pairs of samples of one chain, centred with the mean gradient of the other chains."""
     advantage = window_advantages(config, chains, chains.length, lam)
     obs, action, done = chains.segment.obs, chains.segment.action, chains.segment.terminated | chains.segment.truncated
-    _, gradients, _ = jax.jit(window_products, static_argnums=4)(policy, obs, action, advantage, chains.length)
+    _, gradients, _ = window_products(policy, obs, action, advantage, chains.length)
     means, count = np.asarray(gradients, float), chains.count
     total, squares = means.sum(axis=0), np.sum(means**2, axis=1)
-    one = jax.jit(partial(_chain_sums, policy))
     sums = []
     for u in range(count):
         others = total - means[u]
@@ -71,11 +69,12 @@ def lag_sums(
         level = (others @ others - squares.sum() + squares[u]) / ((count - 1) * (count - 2))
         mean = jnp.asarray(others / (count - 1), advantage.dtype)
         watch(u / count)
-        sums.append(one((obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
+        sums.append(_chain_sums(policy, (obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
     products, counts, everything = (np.stack([np.asarray(x, float) for x in xs]) for xs in zip(*sums, strict=True))
     return LagSums(products, counts, everything)
 
 
+@jax.jit
 def _chain_sums(
     policy: Policy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: Float[Array, ""]
 ) -> tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -59,13 +60,12 @@ def measure(
     obs, action = chains.segment.obs, chains.segment.action
     group = np.arange(chains.count) * chains.groups // chains.count
     together = (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
-    run = jax.jit(window_products, static_argnums=4)
-    *_, norms = run(policy, obs, action, jnp.ones(obs.shape[:2]), 1)
-    _, true, _ = run(policy, obs, action, true_advantages(config, chains), chains.length)
+    *_, norms = window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)
+    _, true, _ = window_products(policy, obs, action, true_advantages(config, chains), chains.length)
     moments = {}
     for done, (steps, lam) in enumerate(variants):
         advantage = window_advantages(config, chains, steps, lam)
-        products, mean, _ = run(policy, obs, action, advantage, steps)
+        products, mean, _ = window_products(policy, obs, action, advantage, steps)
         moments[steps, lam] = Moments(
             windows=np.asarray(products, float),
             sample=np.asarray(jnp.mean(advantage**2 * norms, axis=0), float),
@@ -77,6 +77,7 @@ def measure(
     return moments, _products(true)
 
 
+@partial(jax.jit, static_argnums=4)
 def window_products(
     policy: Policy, obs: Float[Array, "L C *S"], action: Array, advantage: Float[Array, "L C"], steps: int
 ) -> tuple[Float[Array, "C C"], Float[Array, "C P"], Float[Array, "W C"]]:
@@ -120,8 +121,11 @@ class Measured:
 
     @property
     def error(self) -> np.ndarray:
-        """Mean squared error of the batch gradient against the true one."""
-        return self.variance + self.squared_bias
+        """Mean squared error of the batch gradient against the true one.
+
+        The squared bias is estimated without its noise and can fall below zero, where it counts as none.
+        """
+        return self.variance + np.maximum(self.squared_bias, 0.0)
 
     @property
     def name(self) -> str:

@@ -64,10 +64,10 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
         if not (envs.isdigit() and steps.isdigit() and int(envs) and int(steps)):
             raise UsageError(f"geometries={word!r} is not valid: use environments x steps, for example 4x256,16x64.")
         if int(envs) * int(steps) != budget:
-            fix = [(n, budget // n) for n in sorted(divisors(budget), key=lambda n: abs(n - int(envs)))[:1]][0]
+            near = min(divisors(budget), key=lambda n: abs(n - int(envs)))
             raise UsageError(
                 f"geometries={word!r} has {int(envs) * int(steps)} samples and not the budget of {budget}: "
-                f"use {fix[0]}x{fix[1]}, or budget={int(envs) * int(steps)}."
+                f"use {near}x{budget // near}, or budget={int(envs) * int(steps)}."
             )
         found.append((int(envs), int(steps)))
     return sorted(set(found), key=lambda g: g[1])

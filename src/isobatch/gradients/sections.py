@@ -6,22 +6,20 @@ An estimate is {value, low, high}: the ends are those of its 95 % interval.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
 
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
 from isobatch.errors import UsageError
 from isobatch.gradients.aggregations import compare
-from isobatch.gradients.batches import batch_gradients, rollout, samples_of, seconds_per_batch, started
+from isobatch.gradients.batches import batch_of, batch_products, first_episodes, samples_of, seconds_per_batch
 from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, unit_mean
 from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
@@ -33,7 +31,6 @@ from isobatch.gradients.layout import Layout
 from isobatch.gradients.options import LabOptions, chain_length, geometries_of
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
-from isobatch.rollout import start_envs
 from isobatch.state import TrainState
 
 DIRECT_STEPS = 6_000_000  # environment steps that a direct measurement may take only to get its environments going
@@ -41,7 +38,8 @@ DIRECT_GEOMETRIES = 4
 LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
 BINS = 40  # of cosines from -1 to 1
-MINIBATCH_SAMPLES = 2048  # of a batch, for cosines and minibatches
+LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
+LEAST_EPISODES = 4
 
 Watch = Callable[[float], None]
 Found = dict[str, Any]
@@ -106,8 +104,8 @@ def geometries(about: Policy, watch: Watch) -> Found:
         if own is not None:
             row["error_to_own"] = of_resamples(_ratio(point.error, own.error))
         if (n, t) in directly:
-            vectors = batch_gradients(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
-            row["measured_variance"] = direct_variance(vectors.astype(float) @ vectors.T.astype(float))
+            products = batch_products(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
+            row["measured_variance"] = direct_variance(products)
         rows.append(row)
         watch(0.6 + 0.4 * (i + 1) / len(points))
     return {"gae_lambda": lam, "staggered_resets": config.staggered_resets, "budget": about.budget, "rows": rows}
@@ -152,14 +150,14 @@ def lambdas(about: Policy, watch: Watch) -> Found:
 
 
 def lags(about: Policy, watch: Watch) -> Found:
-    """Correlation of gradients within a trajectory against their distance, and what each distance adds to the variance."""
+    """Correlation of gradients within a trajectory against lag, and what each lag adds to the variance."""
     lam = about.config.hypers.gae_lambda
     sums = lag_sums(about.config, about.policy, about.chains, lam, watch)
     correlations = sums.correlation(about.weights)
     there = [lag for lag in LAGS if lag < about.chains.length and np.isfinite(correlations[0, lag])]
     edges = [1, *(2**k for k in range(1, (about.chains.length - 1).bit_length())), about.chains.length]
     shares = sums.shares(edges, about.weights)
-    names = ["single samples", *(_span(a, b) for a, b in zip(edges, edges[1:], strict=False)), "other trajectories"]
+    names = ["single samples", *(_span(a, b) for a, b in itertools.pairwise(edges)), "other trajectories"]
     return {
         "gae_lambda": lam,
         "num_steps": about.chains.length,
@@ -174,42 +172,46 @@ def _span(low: int, high: int) -> str:
 
 def cosines(about: Policy, watch: Watch) -> Found:
     """The blog post's pictures: cosines of pairs, of samples with their batch, and of batches with each other."""
-    config = about.config
-    grams, layout = _batches(about, 5)
-    gram, first = grams[0], layout(0)
+    options = about.options
+    n, t = batch_shape(about)
+    found = sample_cosines(about, about.config.hypers.gae_lambda)
+    watch(0.5)
+    products = batch_products(about.config, about.env, about.state, n, t, options.batches, options.measure_seed + 2)
+    return {"num_envs": n, "num_steps": t, **found, "batches": cosine_of(products)}
+
+
+def cosine_of(products: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.diag(products))
+    return products / np.outer(lengths, lengths)
+
+
+def sample_cosines(about: Policy, lam: float) -> Found:
+    """Histograms of the cosines of centred gradients in one batch, within and across trajectories, and with its mean.
+
+    `spread` is the mean of |cosine|: how much two gradients share a line, whichever way along it they point.
+    """
+    gram, layout = next(batches(about, 1, lam))
     edges = np.linspace(-1, 1, BINS + 1)
 
     def histogram(values: np.ndarray) -> Found:
-        return {"density": np.histogram(values, edges, density=True)[0].tolist(), "mean": float(values.mean())}
+        density = np.histogram(values, edges, density=True)[0]
+        return {"density": density, "mean": values.mean(), "spread": np.abs(values).mean()}
 
-    within = {}
-    for lag in HISTOGRAM_LAGS:
-        if lag <= first.longest_lag:
-            within[str(lag)] = histogram(cosine_pairs(gram, first, lag))
-    watch(0.5)
-    n, t = _batch_shape(about)
-    vectors = batch_gradients(
-        config, about.env, about.state, n, t, about.options.batches, about.options.measure_seed + 2
-    )
-    matrix = vectors.astype(float) @ vectors.T.astype(float)
-    cosine = matrix / np.sqrt(np.outer(np.diag(matrix), np.diag(matrix)))
-    several = first.trajectory.max() > 0
+    lags = [lag for lag in HISTOGRAM_LAGS if lag <= layout.longest_lag]
+    several = layout.trajectory.max() > 0
     return {
-        "num_envs": n,
-        "num_steps": t,
-        "edges": edges.tolist(),
-        "within": within,
-        "across": histogram(cosine_across(gram, first, seed=about.options.measure_seed)) if several else None,
-        "with_mean": histogram(cosine_with_mean(gram, first)),
-        "batches": cosine.tolist(),
+        "edges": edges,
+        "within": {str(lag): histogram(cosine_pairs(gram, layout, lag)) for lag in lags},
+        "across": histogram(cosine_across(gram, layout, seed=about.options.measure_seed)) if several else None,
+        "with_mean": histogram(cosine_with_mean(gram, layout)),
     }
 
 
 def minibatches(about: Policy, watch: Watch) -> Found:
     """Variance that a minibatch adds to its batch, for shuffled samples and for whole environment rows."""
-    n, t = _batch_shape(about)
+    n, t = batch_shape(about)
     count = max(4, min(8, about.options.batches))
-    grams, layout = _batches(about, count)
+    grams = [gram for gram, _ in batches(about, count)]
     watch(0.7)
     rows = []
     sizes = sorted({n * t // 2**k for k in range(0, 6) if n * t % 2**k == 0} - {0})
@@ -230,7 +232,8 @@ def restraint(about: Policy, watch: Watch) -> Found:
     if config.objective == "policy-gradient":
         raise UsageError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
     count = max(4, min(8, options.batches))
-    table = restrained(config, about.env, about.state, count, options.measure_seed + 3)
+    keys = jax.random.split(jax.random.key(options.measure_seed + 3), count)
+    table = np.asarray(restrained(config, about.env, about.state, keys))
     rows = [
         {"epoch": e} | {name: _mean_of(table[:, e, q]) for q, name in enumerate(QUANTITIES)}
         for e in range(table.shape[1])
@@ -261,65 +264,34 @@ def aggregation(about: Policy, watch: Watch) -> Found:
 
 def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
-    config, env, state = about.config, about.env, about.state
-    start_key, key = jax.random.split(jax.random.key(about.options.measure_seed + 4))
-
-    @jax.jit
-    def run(state: TrainState) -> tuple[Array, Array, Array]:
-        segment = rollout(config, env, state, start_envs(env, count, False, start_key), horizon, key)
-        done = segment.terminated | segment.truncated
-        mine = jnp.cumsum(done, axis=0) - done == 0  # steps of the first episode
-        obs, action, advantage = (leaf.reshape(horizon, count, *leaf.shape[1:]) for leaf in samples_of(config, segment))
-
-        def one(samples: tuple[Array, Array, Array]) -> Array:
-            return ravel_pytree(jax.grad(lambda net: jnp.sum(weighted_losses(net, samples)))(about.policy))[0]
-
-        columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (obs, action, advantage * mine))
-        return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)
-
-    vectors, lengths, ended = (np.asarray(x) for x in run(state))
+    keys = jax.random.split(jax.random.key(about.options.measure_seed + 4))
+    vectors, lengths, ended = (
+        np.asarray(x) for x in first_episodes(about.config, about.env, count, horizon, about.state, keys)
+    )
     if ended.sum() < 2 * LEAST_EPISODES:
         raise UsageError(
-            f"horizon={horizon}: {int(ended.sum())} of {count} episodes end within it, too few to compare aggregations: "
-            f"use up to {env.max_steps}, the time limit."
+            f"horizon={horizon}: {int(ended.sum())} of {count} episodes end within it, too few to compare them: "
+            f"use up to {about.env.max_steps}, the time limit."
         )
     return vectors[ended].astype(float), lengths[ended]
 
 
-LEAST_EPISODES = 4
-
-
-def _batch_shape(about: Policy) -> tuple[int, int]:
+def batch_shape(about: Policy) -> tuple[int, int]:
     """The run's own geometry, with fewer environments where the batch is too large for its inner products."""
-    n, t = about.config.num_envs, about.config.num_steps
-    t = min(t, MINIBATCH_SAMPLES)
-    return max(1, min(n, MINIBATCH_SAMPLES // t)), t
+    steps = min(about.config.num_steps, LARGEST_BATCH)
+    return max(1, min(about.config.num_envs, LARGEST_BATCH // steps)), steps
 
 
-def _batches(about: Policy, count: int) -> tuple[list[np.ndarray], Callable[[int], Layout]]:
+def batches(about: Policy, count: int, lam: float | None = None) -> Iterator[tuple[np.ndarray, Layout]]:
     """Inner products of the samples of some batches, and their layout."""
-    config, env, state = about.config, about.env, about.state
-    n, t = _batch_shape(about)
-
-    @jax.jit
-    def batch(state: TrainState, key: Array) -> tuple[Any, Array]:
-        start_key, key = jax.random.split(key)
-        segment = rollout(config, env, state, started(config, env, state, n, start_key), t, key)
-        return samples_of(config, segment), segment.terminated | segment.truncated
-
-    multiply = compiled_gram(weighted_losses)
-    keys = jax.random.split(jax.random.key(about.options.measure_seed + 5), count)
-    grams, ends = [], []
-    for key in keys:
-        samples, done = batch(state, key)
-        grams.append(np.asarray(multiply(about.policy, samples), float))
-        ends.append(np.asarray(done))
-
-    def layout(i: int) -> Layout:
-        episode = np.cumsum(ends[i], axis=0) - ends[i] + np.arange(n) * (t + 1)
-        return Layout.of(episode.ravel(), np.zeros(n * t, int))
-
-    return grams, layout
+    config = about.config if lam is None else about.config.replace(gae_lambda=lam)
+    n, t = batch_shape(about)
+    for key in jax.random.split(jax.random.key(about.options.measure_seed + 5), count):
+        segment = batch_of(config, about.env, n, t, about.state, key)
+        gram = compiled_gram(weighted_losses)(about.policy, samples_of(config, segment))
+        done = np.asarray(segment.terminated | segment.truncated)
+        episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)
+        yield np.asarray(gram, float), Layout.of(episode.ravel(), np.zeros(n * t, int))
 
 
 def _mean_of(values: np.ndarray) -> Estimate:

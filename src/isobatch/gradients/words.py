@@ -1,0 +1,189 @@
+"""What a diagnosis means, in sentences with the numbers behind them. Reads the JSON of `diagnosis`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Found = dict[str, Any]
+PLAIN = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
+
+
+def sentences(result: Found) -> list[str]:
+    """The recommendation first."""
+    said: list[str] = []
+    if "geometries" in result:
+        said += _geometry(result["geometries"])
+        said += _resets(result["geometries"])
+        said += _bias(result["geometries"])
+        said += _noise(result["geometries"])
+    if "lambdas" in result:
+        said += _lambda(result["lambdas"])
+    if "lags" in result:
+        said += _lags(result["lags"])
+    if "minibatches" in result:
+        said += _minibatches(result["minibatches"])
+    if "restraint" in result:
+        said += _restraint(result["restraint"])
+    if "aggregations" in result:
+        said += _aggregations(result["aggregations"])
+    return said
+
+
+def name(row: Found) -> str:
+    return f"{row['num_envs']}x{row['num_steps']}"
+
+
+def _geometry(found: Found) -> Iterator[str]:
+    rows = found["rows"]
+    best = min(rows, key=lambda row: row["error"]["value"])
+    own = next((row for row in rows if row.get("error_to_own", {}).get("value") == 1), None)
+    against = own if own is not None and own is not best else max(rows, key=lambda row: row["error"]["value"])
+    ratio = against["error_to_best"]
+    whose = " (this run's)" if against is own else ""
+    if own is best:
+        yield f"Of the geometries of {found['budget']:,} samples this run's own, {name(own)}, has the lowest error."
+    if ratio["low"] is not None and ratio["low"] > 1:
+        yield (
+            f"At this policy {name(best)} has {_times(ratio)} lower gradient mean squared error than "
+            f"{name(against)}{whose}."
+        )
+    else:
+        yield (
+            f"{name(best)} has the lowest gradient error, but {name(against)}{whose} cannot be told from it "
+            f"({_times(ratio)}): measure more chains, or choose by time."
+        )
+    quick = min(rows, key=lambda row: row["error"]["value"] * row["seconds_per_batch"])
+    milliseconds = {row["num_steps"]: 1e3 * row["seconds_per_batch"] for row in (best, quick)}
+    if quick is not best:
+        yield (
+            f"Weighed against time {name(quick)} is best: a batch takes {milliseconds[quick['num_steps']]:.1f} ms "
+            f"(collecting it and one gradient) and {milliseconds[best['num_steps']]:.1f} ms at {name(best)}, and the "
+            "error of what is collected in equal time is the product of the two."
+        )
+    worst = min(rows, key=lambda row: row["effective_samples"]["value"] or 0)
+    value = worst["effective_samples"]
+    if value["high"] is not None and value["high"] < (1 - PLAIN) * found["budget"]:
+        yield (
+            f"The {found['budget']:,} samples of {name(worst)} are worth {_number(value)} independent ones; those of "
+            f"{name(best)} {_number(best['effective_samples'])}."
+        )
+
+
+def _resets(found: Found) -> Iterator[str]:
+    """Whether environments that reach their time limit together make a difference."""
+    if found["staggered_resets"]:
+        return
+    gains = [
+        (row["variance"]["value"] / row["other_resets_variance"]["value"], row)
+        for row in found["rows"]
+        if row["across"]["low"] is not None and row["across"]["low"] > PLAIN * row["other_resets_variance"]["value"] > 0
+    ]
+    if gains:
+        gain, row = max(gains, key=lambda pair: pair[0])
+        yield (
+            f"Environments that were reset together hang together: at {name(row)} staggered resets "
+            f"(--staggered-resets) would lower the variance {gain:.1f} times."
+        )
+
+
+def _bias(found: Found) -> Iterator[str]:
+    heavy = [
+        row
+        for row in found["rows"]
+        if row["squared_bias"]["low"] is not None and row["squared_bias"]["low"] > row["variance"]["value"]
+    ]
+    if heavy:
+        longest = max(heavy, key=lambda row: row["num_steps"])
+        yield (
+            f"Up to {longest['num_steps']} steps, at lambda {found['gae_lambda']:g}, the error is mostly bias of the "
+            "value function: more environments do not help there, longer rollouts or a larger lambda do."
+        )
+
+
+def _noise(found: Found) -> Iterator[str]:
+    own = next((row for row in found["rows"] if row.get("error_to_own", {}).get("value") == 1), found["rows"][-1])
+    critical = own["critical_batch"]
+    if critical["value"] is None or critical["high"] is None:
+        low = critical["low"]
+        at_least = f" (at least {low:,.0f} samples)" if low is not None and low > 0 else ""
+        yield f"The gradient cannot be told from its noise here: the critical batch size is out of reach{at_least}."
+    else:
+        yield (
+            f"At {name(own)} noise and signal are equal at a batch of {critical['value']:,.0f} samples "
+            f"({critical['low']:,.0f} to {critical['high']:,.0f}), the critical batch size."
+        )
+
+
+def _lambda(found: Found) -> Iterator[str]:
+    own = found["own"]
+    for steps in sorted({row["num_steps"] for row in found["rows"]}):
+        rows = [row for row in found["rows"] if row["num_steps"] == steps]
+        best = min(rows, key=lambda row: row["error"]["value"])
+        last = max(rows, key=lambda row: row["gae_lambda"])
+        if best is not last and last["error"]["value"] > (1 + PLAIN) * best["error"]["value"]:
+            yield (
+                f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; {last['gae_lambda']:g} has "
+                f"{last['error']['value'] / best['error']['value']:.1f} times as much (this run: {own:g})."
+            )
+
+
+def _lags(found: Found) -> Iterator[str]:
+    seen = [row for row in found["correlation"] if row["estimate"]["low"] is not None]
+    clear = [row for row in seen if row["estimate"]["low"] > 0 or row["estimate"]["high"] < 0]
+    if not clear:
+        widest = max(max(abs(r["estimate"]["low"]), abs(r["estimate"]["high"])) for r in seen)
+        yield f"Gradients along a trajectory are not measurably correlated at any lag (all within {widest:.2g})."
+        return
+    most = max(clear, key=lambda row: abs(row["estimate"]["value"]))
+    alone = found["shares"][0]["estimate"]["value"]
+    yield (
+        f"Gradients along a trajectory are correlated most at lag {most['lag']}, by {most['estimate']['value']:+.3f} "
+        f"({most['estimate']['low']:+.3f} to {most['estimate']['high']:+.3f}); single samples alone would make "
+        f"{alone:.0%} of the variance of a rollout of {found['num_steps']} steps."
+    )
+
+
+def _minibatches(found: Found) -> Iterator[str]:
+    small = found["rows"][0]
+    ratio = small["added"]["value"] / small["squared_batch_gradient"]["value"]
+    yield (
+        f"A minibatch of {small['size']} adds {ratio:.1f} times the squared length of the batch's own gradient as "
+        "variance, for that one step."
+    )
+
+
+def _restraint(found: Found) -> Iterator[str]:
+    last = found["rows"][-1]
+    what = "Clipping" if found["objective"] == "clip" else "The KL penalty"
+    yield (
+        f"{what}: after {last['epoch']} epochs {last['clip_fraction']['value']:.0%} of the samples are out of range; "
+        f"the gradient has a cosine of {last['cosine']['value']:.2f} with the one without it, and "
+        f"{last['length_ratio']['value']:.2f} times its length."
+    )
+
+
+def _aggregations(found: Found) -> Iterator[str]:
+    variation = found["factor_variation"]["value"]
+    if variation == 0:
+        yield "All episodes are equally long: the aggregations differ by constant factors only."
+        return
+    cosine = next(row["estimate"] for row in found["cosines"] if row["pair"] == ["timestep", "trajectory-mean"])
+    yield (
+        f"Batches of {found['episodes_per_batch']} whole episodes: the factor N / sum T_i between timestep and "
+        f"trajectory aggregation varies by {variation:.0%} from batch to batch, and trajectory-mean has a cosine of "
+        f"{cosine['value']:.2f} with them."
+    )
+
+
+def _times(ratio: Found) -> str:
+    if ratio["low"] is None or ratio["high"] is None:
+        return f"{ratio['value']:.2g} times"
+    return f"{ratio['value']:.1f} times ({ratio['low']:.1f} to {ratio['high']:.1f})"
+
+
+def _number(value: Found) -> str:
+    if value["value"] is None:
+        return "more than can be told"
+    ends = "" if value["low"] is None or value["high"] is None else f" ({value['low']:,.0f} to {value['high']:,.0f})"
+    return f"{value['value']:,.0f}{ends}"

@@ -1,0 +1,240 @@
+"""The blog post "batch size in PPO: environments or steps?" on Pendulum-v1, figure by figure, and what it leaves open.
+
+The post trains PPO with 4 environments x 256 steps and looks at single batches. Here its six figures are made anew, and
+then the quantity they are about, Var(G_B), is measured itself: over N x T, over lambda, over training, with intervals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.config import Config
+from isobatch.config_files import replace_file
+from isobatch.diagnosis import Say, Watch, diagnose, plain, policy_of, store, stored
+from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
+from isobatch.gradients.batches import batch_products
+from isobatch.gradients.options import LabOptions
+from isobatch.gradients.sections import Policy, cosine_of, sample_cosines
+from isobatch.gradients.variance import direct_variance
+from isobatch.loading import load_run
+from isobatch.plots import COLORS, new_figure, save_figure
+from isobatch.presets import preset
+from isobatch.trainer import train
+
+EARLY, LATE = 390, 440  # iterations: the post's 399,360 and 450,560 steps
+EVERY = 20  # iterations between the checkpoints of figure 2
+LAMBDAS = (0.0, 0.95, 1.0)
+SHAPES = ((4, 256), (16, 64))
+HEATMAP = 5  # batches in a heatmap, as in the post
+BATCHES = 64  # to measure the variance directly
+OVER_TRAINING = (20, 100, 200, 300, LATE)
+Found = dict[str, Any]
+
+
+def post_config() -> Config:
+    """PPO as in the post: 4 environments x 256 steps, lambda 0.95."""
+    return preset(
+        "ppo",
+        "Pendulum-v1",
+        num_envs=4,
+        num_steps=256,
+        gae_lambda=0.95,
+        total_timesteps=LATE * 1024,
+        lr_schedule="constant",
+        learning_rate=3e-4,
+    )
+
+
+def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, say: Say = print) -> Found:
+    """Train if there is no run yet, measure what is not measured yet, draw everything, judge the claims."""
+    run_dir, results = out / "run", out / "results"
+    watch("training", 0.0)
+    if not (run_dir / "config.yaml").is_file():
+        kept = LATE // 10
+        train(post_config(), run_dir=run_dir, checkpoint_interval=10, keep_checkpoints=kept, say=say)
+    options = LabOptions(measure_seed=seed, lambdas=(0.0, 0.5, 0.9, 0.95, 1.0))
+    found = {
+        "figures": _figures(run_dir, results, options, watch),
+        "lags": _lags(run_dir, results, options, watch),
+        "over_training": _diagnose(run_dir, results, options, "geometries", OVER_TRAINING, watch, 0.45, 0.75),
+        "late": _diagnose(run_dir, results, options, "all", (LATE,), watch, 0.75, 1.0)[0],
+        "staggered": _diagnose(
+            run_dir, out / "staggered", options, "geometries", (LATE,), watch, 0.97, 1.0, {"staggered_resets": True}
+        )[0],
+    }
+    claims = judge(found)
+    replace_file(out / "claims.json", json.dumps({"claims": claims}, indent=1) + "\n")
+    watch("drawing", 1.0)
+    return {"claims": claims, "pictures": [str(path) for path in draw(found, out)]}
+
+
+def _diagnose(
+    run_dir: Path, out: Path, options: LabOptions, sections: str, iterations: tuple[int, ...], watch: Watch,
+    begin: float, end: float, changes: Found | None = None,
+) -> list[Found]:  # fmt: skip
+    options = dataclasses.replace(options, sections=sections)
+    which = ",".join(map(str, iterations))
+
+    def part(what: str, done: float) -> None:
+        watch(what, begin + (end - begin) * done)
+
+    return diagnose(run_dir, options, which, None, out, changes or {}, part)
+
+
+def _lags(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> list[Found]:
+    """Figure 2: the covariance form over the checkpoints, on 20 chains each."""
+    few = dataclasses.replace(options, chains=20, geometries="4x256", budget=1024)
+    iterations = tuple(range(EVERY, LATE + 1, EVERY))
+    return _diagnose(run_dir, out / "lags", few, "lags", iterations, watch, 0.15, 0.45)
+
+
+def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Found:
+    """What figures 1 and 3 to 6 show, from single batches as in the post; and the variance of many."""
+    found: Found = {}
+    for place, iteration in enumerate((EARLY, LATE)):
+        watch(f"the post's figures at iteration {iteration}", 0.03 + 0.06 * place)
+        loaded = load_run(run_dir, str(iteration))
+        about = policy_of(loaded, options, None, {})
+        key = {"what": "figures", "seed": options.measure_seed, "settings": about.config.to_dict(), "at": iteration}
+        path = out / f"{iteration:09d}-figures.json"
+        made = stored(path, key)
+        if made is None:
+            made = plain(_figure_numbers(about, iteration == LATE))
+            store(path, key, made)
+        found[str(iteration)] = made
+    return found
+
+
+def _figure_numbers(about: Policy, late: bool) -> Found:
+    numbers: Found = {"cosines": {f"{lam:g}": sample_cosines(about, lam) for lam in LAMBDAS}}
+    if late:
+        numbers["batches"] = {
+            f"{n}x{t}, {lam:g}": _batch_numbers(about, n, t, lam) for n, t in SHAPES for lam in LAMBDAS
+        }
+    return numbers
+
+
+def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> Found:
+    config = about.config.replace(gae_lambda=lam)
+    seed = about.options.measure_seed + 7
+    products = batch_products(config, about.env, about.state, num_envs, num_steps, BATCHES, seed)
+    return {"cosines": cosine_of(products), "variance": direct_variance(products), "products": products}
+
+
+def draw(found: Found, out: Path) -> list[Path]:
+    """Every figure of the post, then those beyond it."""
+    late, early = found["figures"][str(LATE)], found["figures"][str(EARLY)]
+    title = "PPO on Pendulum-v1"
+    paths = []
+
+    def keep(figure: Any, name: str) -> None:
+        paths.append(out / name)
+        save_figure(figure, out / name)
+
+    figure, (left, right) = new_figure(1, 2, (11, 4))
+    histograms(left, early["cosines"]["0.95"], ("1", "3", "5", "7"), f"step {EARLY * 1024:,}")
+    histograms(right, late["cosines"]["0.95"], ("1", "5", "10", "40"), f"step {LATE * 1024:,}")
+    figure.suptitle("Figure 1: cosines of centred gradients, within a trajectory at some lags and across", fontsize=10)
+    keep(figure, "figure-1.png")
+
+    keep(_figure_2(found["lags"]), "figure-2.png")
+
+    figure, panels = new_figure(1, 2, (9, 4))
+    for axes, (n, t) in zip(panels, SHAPES, strict=True):
+        heatmap(axes, np.array(late["batches"][f"{n}x{t}, 0.95"]["cosines"])[:HEATMAP, :HEATMAP], f"{n}x{t}")
+    figure.suptitle("Figure 3: cosines between the gradients of five batches, lambda 0.95", fontsize=10)
+    keep(figure, "figure-3.png")
+
+    figure, panels = new_figure(1, 2, (11, 4))
+    for axes, lam in zip(panels, ("0", "1"), strict=True):
+        histograms(axes, late["cosines"][lam], ("40",), f"lambda {lam}")
+    figure.suptitle("Figure 4: cosines at lag 40", fontsize=10)
+    keep(figure, "figure-4.png")
+
+    figure, axes = new_figure()
+    for color, lam in enumerate(map("{:g}".format, LAMBDAS)):
+        one = late["cosines"][lam]
+        axes.stairs(
+            one["with_mean"]["density"], one["edges"], color=COLORS[color], label=f"lambda {lam}", linewidth=1.6
+        )
+    axes.set(xlabel="cosine of a sample's gradient with the mean of its batch", ylabel="density")
+    axes.legend(frameon=False)
+    axes.set_title("Figure 5: samples and their batch", fontsize=10)
+    keep(figure, "figure-5.png")
+
+    figure, panels = new_figure(2, 3, (11, 7))
+    for row, (n, t) in zip(panels, SHAPES, strict=True):
+        for axes, lam in zip(row, map("{:g}".format, LAMBDAS), strict=True):
+            matrix = np.array(late["batches"][f"{n}x{t}, {lam}"]["cosines"])[:HEATMAP, :HEATMAP]
+            heatmap(axes, matrix, f"{n}x{t}, lambda {lam}")
+    figure.suptitle("Figure 6: cosines between the gradients of five batches", fontsize=10)
+    keep(figure, "figure-6.png")
+
+    paths += draw_all(found["late"], out, f"{title}, {LATE * 1024:,} steps")
+    training_time(found["over_training"], out / "training-time.png", title)
+    return [*paths, out / "training-time.png"]
+
+
+def _figure_2(results: list[Found]) -> Any:
+    figure, axes = new_figure()
+    steps = np.array([result["env_steps"] for result in results])
+    for color, lag in enumerate((1, 5, 10, 20)):
+        rows = [next(r["estimate"] for r in result["lags"]["correlation"] if r["lag"] == lag) for result in results]
+        values = np.array([row["value"] for row in rows])
+        axes.plot(steps, values, "o-", color=COLORS[color], label=f"lag {lag}", markersize=3)
+        low, high = ([row[end] for row in rows] for end in ("low", "high"))
+        axes.fill_between(steps, low, high, color=COLORS[color], alpha=0.12, linewidth=0)
+    axes.axhline(0, color="0.4", linewidth=1)
+    axes.set(xlabel="environment steps", ylabel="covariance / variance of one sample")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
+    axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals over 20 chains)", fontsize=10)
+    return figure
+
+
+def judge(found: Found) -> list[str]:
+    """The post's claims, one sentence each, with what was measured."""
+    late = found["figures"][str(LATE)]
+    cosines = late["cosines"]["0.95"]
+    spread = {lag: cosines["within"][lag]["spread"] for lag in ("1", "10", "40")}
+    across = cosines["across"]["spread"]
+    batches = late["batches"]
+    long, short = (batches[f"{n}x{t}, 0.95"]["variance"] for n, t in SHAPES)
+    rows = {f"{row['num_envs']}x{row['num_steps']}": row for row in found["late"]["geometries"]["rows"]}
+    staggered = {f"{r['num_envs']}x{r['num_steps']}": r for r in found["staggered"]["geometries"]["rows"]}
+    shares = found["late"]["lags"]["shares"]
+    biases = {steps: rows[steps]["squared_bias"] for steps in ("1024x1", "64x16", "4x256")}
+    means = {lam: late["cosines"][lam]["with_mean"]["mean"] for lam in ("0", "0.95", "1")}
+    lagged = [r["estimate"]["value"] for result in found["lags"] for r in result["lags"]["correlation"]]
+    extremes = {shape: _off_diagonal(np.array(batches[f"{shape}, 0.95"]["cosines"])) for shape in ("4x256", "16x64")}
+    return [
+        f"Pairs of one trajectory are more alike in direction: mean |cosine| {spread['1']:.2f} at lag 1, "
+        f"{spread['10']:.2f} at 10, {spread['40']:.2f} at 40, and {across:.2f} across trajectories.",
+        f"The covariance form is near zero at all lags and checkpoints: {min(lagged):+.3f} to {max(lagged):+.3f} "
+        f"({len(found['lags'])} checkpoints; the post: -0.007 to 0).",
+        f"Cosines between batch gradients: standard deviation {extremes['4x256'].std():.2f} at 4x256 and "
+        f"{extremes['16x64'].std():.2f} at 16x64 over {BATCHES} batches (the post concludes from five).",
+        f"Var(G_B), measured on {BATCHES} independent batches: {_words(long)} at 4x256 and {_words(short)} at 16x64.",
+        f"Var(G_B) predicted from chains, environments reset together: {_words(rows['4x256']['variance'])} at 4x256, "
+        f"{_words(rows['16x64']['variance'])} at 16x64, {_words(rows['1024x1']['variance'])} at 1024x1; staggered: "
+        f"{_words(staggered['4x256']['variance'])}, {_words(staggered['16x64']['variance'])}, "
+        f"{_words(staggered['1024x1']['variance'])}.",
+        f"Of the variance of a rollout of 1,024 steps {_words(shares[0]['estimate'])} is that of single samples: the "
+        "rest is covariance.",
+        "Squared bias: " + ", ".join(f"{_words(bias)} at {steps}" for steps, bias in biases.items()) + ".",
+        "Mean cosine of a sample with its batch: "
+        + ", ".join(f"{mean:+.3f} at lambda {lam}" for lam, mean in means.items())
+        + ".",
+    ]
+
+
+def _off_diagonal(matrix: np.ndarray) -> np.ndarray:
+    return matrix[~np.eye(len(matrix), dtype=bool)]
+
+
+def _words(estimate: Found) -> str:
+    return f"{estimate['value']:.3g} ({estimate['low']:.3g} to {estimate['high']:.3g})"
