@@ -10,7 +10,7 @@ import numpy as np
 from isobatch.plots import COLORS, new_figure, save_figure
 
 Found = dict[str, Any]
-INTERVALS = "bars: 95 % intervals, bootstrap over independent environments"
+INTERVALS = "bars: 95 % intervals; open triangle: below this"
 
 
 def draw_all(result: Found, folder: Path, title: str) -> list[Path]:
@@ -27,6 +27,8 @@ def draw_all(result: Found, folder: Path, title: str) -> list[Path]:
 def geometries(found: Found, path: Path, title: str) -> None:
     """Variance, squared bias and error against T at equal data, effective samples, and time."""
     figure, (left, middle, right) = new_figure(1, 3, (13, 4.2))
+    left.set(xscale="log", yscale="log", ylabel="squared length of gradients", title="Error at equal data")
+    middle.set(xscale="log", yscale="log", ylabel="independent samples", title="What the batch is worth")
     rows = found["rows"]
     steps = np.array([row["num_steps"] for row in rows])
     series = (("variance", 0, "o-"), ("squared_bias", 1, "s--"), ("error", 6, "D-"))
@@ -36,18 +38,17 @@ def geometries(found: Found, path: Path, title: str) -> None:
     if measured:
         x, values = zip(*measured, strict=True)
         _points(left, np.array(x) * 1.12, list(values), "^", 2, "variance, measured on whole batches")
-    left.set(xscale="log", yscale="log", ylabel="squared length of gradients", title="Error at equal data")
     _points(middle, steps, [row["effective_samples"] for row in rows], "o-", 0, "effective samples")
     middle.axhline(found["budget"], color="0.4", linestyle=":", linewidth=1.2, label="samples")
-    middle.set(xscale="log", yscale="log", ylabel="independent samples", title="What the batch is worth")
     right.plot(steps, [1e3 * row["seconds_per_batch"] for row in rows], "o-", color=COLORS[3])
-    right.set(xscale="log", yscale="log", ylabel="milliseconds", title="Time to collect it, and one gradient")
+    right.set(xscale="log", ylabel="milliseconds", title="Time to collect it, and one gradient")
+    right.set_ylim(bottom=0)
     for axes in (left, middle, right):
         axes.set_xticks(steps, [f"{row['num_envs']}x{row['num_steps']}" for row in rows], rotation=60, fontsize=8)
         axes.minorticks_off()
         axes.set_xlabel("environments x steps")
     left.legend(fontsize=8, frameon=False)
-    middle.legend(fontsize=8, frameon=False)
+    middle.legend(fontsize=8, frameon=False, loc="lower right")
     resets = "staggered resets" if found["staggered_resets"] else "environments reset together"
     figure.suptitle(f"{title}: {found['budget']:,} samples, {resets} ({INTERVALS})", fontsize=10)
     save_figure(figure, path)
@@ -60,10 +61,10 @@ def lambdas(found: Found, path: Path, title: str) -> None:
     for axes, steps in zip(np.atleast_1d(panels), lengths, strict=True):
         rows = [row for row in found["rows"] if row["num_steps"] == steps]
         x = np.arange(len(rows))
+        axes.set(yscale="log", xlabel="lambda", title=f"{rows[0]['num_envs']}x{steps}")
         for i, (name, color) in enumerate((("variance", 0), ("squared_bias", 1), ("error", 6))):
             _points(axes, x + 0.06 * (i - 1), [row[name] for row in rows], "o-", color, name.replace("_", " "))
         axes.set_xticks(x, [f"{row['gae_lambda']:g}" for row in rows])
-        axes.set(yscale="log", xlabel="lambda", title=f"{rows[0]['num_envs']}x{steps}")
     np.atleast_1d(panels)[0].set_ylabel("squared length of gradients")
     np.atleast_1d(panels)[0].legend(fontsize=8, frameon=False)
     figure.suptitle(f"{title}: the effect of lambda ({INTERVALS})", fontsize=10)
@@ -86,7 +87,7 @@ def lags(found: Found, path: Path, title: str) -> None:
     right.errorbar(values, y, xerr=_bars([part["estimate"] for part in parts]), fmt="none", ecolor="0.2", capsize=2)
     right.set_yticks(y, [part["part"] for part in parts], fontsize=8)
     right.axvline(0, color="0.4", linewidth=1)
-    right.set(xlabel="share", title=f"Where the variance of a rollout of {found['num_steps']} steps comes from")
+    right.set(xlabel="share", title=f"Variance of a rollout of {found['num_steps']} steps: where it comes from")
     figure.suptitle(f"{title}, lambda {found['gae_lambda']:g} ({INTERVALS})", fontsize=10)
     save_figure(figure, path)
 
@@ -173,6 +174,8 @@ def restraint(found: Found, path: Path, title: str) -> None:
 def training_time(results: list[Found], path: Path, title: str) -> None:
     """Variance, signal, effective samples and critical batch of each geometry over the checkpoints of a run."""
     figure, panels = new_figure(1, 3, (13, 4))
+    for axes in panels:
+        axes.set(yscale="log", xlabel="environment steps")
     steps = np.array([result["env_steps"] for result in results])
     first = results[0]["geometries"]["rows"]
     shown = np.unique(np.linspace(0, len(first) - 1, min(5, len(first))).round().astype(int))
@@ -183,20 +186,26 @@ def training_time(results: list[Found], path: Path, title: str) -> None:
             _points(axes, steps, [row[quantity] for row in rows], "o-", color, name)
     titles = ("mean squared error of the gradient", "effective samples", "critical batch size")
     for axes, words in zip(panels, titles, strict=True):
-        axes.set(yscale="log", xlabel="environment steps", title=words)
+        axes.set_title(words)
     panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(f"{title}: over training ({INTERVALS})", fontsize=10)
     save_figure(figure, path)
 
 
 def _points(axes: Any, x: np.ndarray, estimates: list[Found], style: str, color: int, label: str) -> None:
-    """Values that are positive or on a linear axis, with their intervals; what is not a number is left out."""
+    """Values with their intervals. On a logarithmic axis one that may be zero is an open triangle at its upper end."""
+    x, log = np.asarray(x), axes.get_yscale() == "log"
     there = [i for i, e in enumerate(estimates) if e["value"] is not None]
-    values = np.array([estimates[i]["value"] for i in there])
+    small = [i for i in there if log and (estimates[i]["low"] or 0) <= 0 and estimates[i]["low"] is not None]
+    shown = [i for i in there if i not in small]
+    values = np.array([estimates[i]["value"] for i in shown])
     axes.errorbar(
-        np.asarray(x)[there], values, yerr=_bars([estimates[i] for i in there]), fmt=style, color=COLORS[color],
-        label=label, capsize=2, markersize=4.5, linewidth=1.4, elinewidth=1,
+        x[shown], values, yerr=_bars([estimates[i] for i in shown]), fmt=style, color=COLORS[color], label=label,
+        capsize=2, markersize=4.5, linewidth=1.4, elinewidth=1,
     )  # fmt: skip
+    ends = [(x[i], estimates[i]["high"]) for i in small if estimates[i]["high"] is not None]
+    if ends:
+        axes.plot(*zip(*ends, strict=True), "v", color=COLORS[color], markerfacecolor="none", markersize=5, alpha=0.8)
 
 
 def _bars(estimates: list[Found]) -> np.ndarray:

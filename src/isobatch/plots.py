@@ -85,6 +85,7 @@ def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8, 
         each.spines[["top", "right"]].set_visible(False)
         each.grid(alpha=0.25, linewidth=0.6)
         each.set_axisbelow(True)
+        each.title.set_fontsize(11)
     return figure, axes
 
 
