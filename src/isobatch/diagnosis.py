@@ -22,7 +22,7 @@ from isobatch.envs import make_env
 from isobatch.errors import UsageError
 from isobatch.gradients.bootstrap import Estimate
 from isobatch.gradients.options import LabOptions
-from isobatch.gradients.sections import RUN, Policy
+from isobatch.gradients.sections import RUN, NotHereError, Policy
 from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
 
 FORMAT = 1  # of the files; what another version measured is measured again
@@ -66,7 +66,7 @@ def diagnose(
                 inner = partial(_within, watch, name, before, share)
                 try:
                     found = plain(RUN[section](about, inner))
-                except UsageError as error:
+                except NotHereError as error:
                     if options.sections != "all":
                         raise
                     say(f"{section}: left out. {error}")

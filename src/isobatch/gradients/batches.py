@@ -71,7 +71,7 @@ def batch_products(
 def seconds_per_batch(config: Config, env: Environment, state: TrainState, num_envs: int, num_steps: int) -> float:
     """Wall-clock time of collecting one batch and computing its gradient, once it is compiled."""
     key = jax.random.key(0)
-    carry = start_envs(env, num_envs, False, key)
+    carry = jax.jit(start_envs, static_argnums=(0, 1, 2))(env, num_envs, False, key)
     return median_seconds(lambda: _collected_gradient(config, env, num_steps, state, carry, key))
 
 

@@ -153,9 +153,10 @@ def tails(
     return jnp.mean((total + weight * rest).reshape(-1, TAILS), axis=1)
 
 
-def window_advantages(config: Config, chains: Chains, steps: int, lam: float) -> Float[Array, "L C"]:
+@partial(jax.jit, static_argnums=(0, 2))
+def window_advantages(config: Config, chains: Chains, steps: int, lam: Float[Array, ""] | float) -> Float[Array, "L C"]:
     """Advantages as rollouts of `steps` steps would have estimated them on the same data, one after another."""
-    hypers = dataclasses.replace(config.hypers, gae_lambda=lam)
+    hypers = dataclasses.replace(config.hypers, gae_lambda=lam)  # type: ignore[arg-type]  # traced
     windows = chains.length // steps
 
     def cut(leaf: Array) -> Array:
@@ -167,6 +168,7 @@ def window_advantages(config: Config, chains: Chains, steps: int, lam: float) ->
     return jnp.moveaxis(advantage.reshape(steps, windows, -1), 1, 0).reshape(chains.length, -1)
 
 
+@partial(jax.jit, static_argnums=0)
 def true_advantages(config: Config, chains: Chains) -> Float[Array, "L C"]:
     """Monte-Carlo return minus baseline: an unbiased estimate, whatever the value function."""
     segment = chains.segment

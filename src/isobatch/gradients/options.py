@@ -22,7 +22,7 @@ class LabOptions:
     """NxT,NxT,... to compare, each of `budget` samples; auto: from 1 x budget to budget x 1."""
     lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
     """Values of gae_lambda to compare."""
-    chains: int = 64
+    chains: int = 128
     """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root."""
     batches: int = 32
     """Independent batches for what is measured directly."""

@@ -45,6 +45,10 @@ Watch = Callable[[float], None]
 Found = dict[str, Any]
 
 
+class NotHereError(UsageError):
+    """This policy does not have what a section measures."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """What is measured: a policy with everything that training would use with it."""
@@ -134,7 +138,7 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 def lambdas(about: Policy, watch: Watch) -> Found:
     """The same at several lambda, for a short, a long and the run's own rollout length."""
     if not about.config.baseline:
-        raise UsageError("sections='lambdas' needs a value function: this run was trained with baseline=False.")
+        raise NotHereError("sections='lambdas' needs a value function: this run was trained with baseline=False.")
     ends = [about.geometries[len(about.geometries) // 3], about.geometries[-1]]
     own = [g for g in about.geometries if g == (about.config.num_envs, about.config.num_steps)]
     chosen = sorted({*ends, *own}, key=lambda g: g[1])
@@ -230,7 +234,7 @@ def restraint(about: Policy, watch: Watch) -> Found:
     """What clipping or the KL penalty does to the gradient as the policy moves away over the epochs of an iteration."""
     config, options = about.config, about.options
     if config.objective == "policy-gradient":
-        raise UsageError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
+        raise NotHereError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
     count = max(4, min(8, options.batches))
     keys = jax.random.split(jax.random.key(options.measure_seed + 3), count)
     table = np.asarray(restrained(config, about.env, about.state, keys))
@@ -269,7 +273,7 @@ def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.n
         np.asarray(x) for x in first_episodes(about.config, about.env, count, horizon, about.state, keys)
     )
     if ended.sum() < 2 * LEAST_EPISODES:
-        raise UsageError(
+        raise NotHereError(
             f"horizon={horizon}: {int(ended.sum())} of {count} episodes end within it, too few to compare them: "
             f"use up to {about.env.max_steps}, the time limit."
         )

@@ -130,6 +130,8 @@ def _lambda(found: Found) -> Iterator[str]:
 
 def _lags(found: Found) -> Iterator[str]:
     seen = [row for row in found["correlation"] if row["estimate"]["low"] is not None]
+    if not seen:
+        return
     clear = [row for row in seen if row["estimate"]["low"] > 0 or row["estimate"]["high"] < 0]
     if not clear:
         widest = max(max(abs(r["estimate"]["low"]), abs(r["estimate"]["high"])) for r in seen)

@@ -1,0 +1,196 @@
+"""`isobatch diagnose`: what it keeps, what it says, and how it fails."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import flags, tiny
+
+from isobatch import diagnosis
+from isobatch.cli.main import main
+from isobatch.diagnosis import diagnose
+from isobatch.errors import UsageError
+from isobatch.gradients.options import SECTIONS, LabOptions
+from isobatch.gradients.words import sentences
+from isobatch.trainer import train
+
+pytestmark = pytest.mark.xdist_group("laboratory")
+SMALL = dict(chains=8, batches=4, geometries="8x4,4x8", lambdas=(0.0, 1.0))
+WORDS = ["--chains", "8", "--batches", "4", "--geometries", "8x4,4x8", "--lambdas", "0,1", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("diagnosis") / "run"
+    train(tiny(), num_seeds=2, run_dir=path, checkpoint_interval=6)
+    return path
+
+
+@pytest.fixture(scope="module")
+def results(run_dir: Path) -> list[dict[str, Any]]:
+    return diagnose(run_dir, LabOptions(**SMALL), "6,12")
+
+
+def without_time(results: list[dict[str, Any]]) -> str:
+    for result in results:
+        for row in result.get("geometries", {"rows": []})["rows"]:
+            row.pop("seconds_per_batch")
+    return json.dumps(results)
+
+
+def test_every_section_of_every_checkpoint(results: list[dict[str, Any]], run_dir: Path) -> None:
+    assert [result["iteration"] for result in results] == [6, 12]
+    assert [result["env_steps"] for result in results] == [6 * 32, 12 * 32]
+    for result in results:
+        assert set(SECTIONS) <= set(result)
+        assert [(row["num_envs"], row["num_steps"]) for row in result["geometries"]["rows"]] == [(8, 4), (4, 8)]
+        for row in result["geometries"]["rows"]:
+            assert row["seconds_per_batch"] > 0
+            assert row["variance"]["low"] <= row["variance"]["value"] <= row["variance"]["high"]
+            # Episodes of one step: samples are independent, up to what was measured by chance.
+            assert row["effective_samples"]["low"] < 32 < row["effective_samples"]["high"]
+            assert "measured_variance" in row
+        assert len(result["lambdas"]["rows"]) == 4
+        assert result["aggregations"]["episodes"] == 16
+    assert len(list((run_dir / "diagnosis").glob("*.json"))) == 2 * len(SECTIONS)
+
+
+def test_the_same_seed_gives_the_same_numbers(results: list[dict[str, Any]], run_dir: Path, tmp_path: Path) -> None:
+    again = diagnose(run_dir, LabOptions(**SMALL), "12", out=tmp_path)
+    assert without_time(again) == without_time(json.loads(json.dumps(results[1:])))
+    other = diagnose(run_dir, LabOptions(**SMALL, measure_seed=1, sections="lags"), "12", out=tmp_path / "other")
+    assert other[0]["lags"] != results[1]["lags"]
+
+
+def test_what_is_measured_is_kept_and_what_is_damaged_is_measured_again(
+    results: list[dict[str, Any]], run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unmeasurable(about: Any, watch: Any) -> None:
+        raise AssertionError("measured again")
+
+    true = diagnosis.RUN["lags"]
+    for name in SECTIONS:
+        monkeypatch.setitem(diagnosis.RUN, name, unmeasurable)
+    assert diagnose(run_dir, LabOptions(**SMALL), "6,12") == results
+    path = run_dir / "diagnosis" / "000000012-lags.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(AssertionError, match="measured again"):
+        diagnose(run_dir, LabOptions(**SMALL), "12")
+    monkeypatch.setitem(diagnosis.RUN, "lags", true)
+    assert diagnose(run_dir, LabOptions(**SMALL), "12") == results[1:]
+    with pytest.raises(AssertionError, match="measured again"):
+        diagnose(run_dir, LabOptions(**SMALL | {"chains": 9}), "12")
+
+
+def test_the_command_prints_tables_pictures_and_sentences(
+    results: list[dict[str, Any]], run_dir: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS]) == 0
+    out = capsys.readouterr().out
+    assert "8x4" in out
+    assert "What it means" in out
+    assert "effective samples" in out
+    pictures = list((run_dir / "diagnosis").glob("*.png"))
+    assert len(pictures) == 2 * 6 + 1
+    assert all(path.stat().st_size > 5000 for path in pictures)
+    assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["checkpoints"][0]["iteration"] == 12
+    assert found["checkpoints"][0]["sentences"] == sentences(results[1])
+
+
+def test_a_policy_is_trained_first_if_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["diagnose", *flags(tiny()), *WORDS, "--sections", "minibatches", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert Path(found["run_dir"], "metrics.csv").is_file()
+    assert found["checkpoints"][0]["minibatches"]["rows"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--env", "CartPole-v1"], "env='CartPole-v1' is not the environment of"),
+        (["--hidden-sizes", "16"], "was fixed when"),
+        (["--checkpoint", "7"], "checkpoint='7' is not there: use newest, best or one of [0, 6, 12]"),
+        (["--policy-seed", "5"], "policy_seed=5 was not trained in this run: use one of [0, 1]"),
+        (["--geometries", "3x10"], "has 30 samples and not the budget of 32"),
+        (["--batches", "2"], "batches=2 must be at least 4"),
+        (["--preset", "pendulum"], "preset='pendulum' is unknown"),
+    ],
+)
+def test_bad_usage(run_dir: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["diagnose", str(run_dir), "--quiet", *words]) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.out == ""
+
+
+def test_memory_beyond_the_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("isobatch.gradients.gram.available_bytes", lambda: 1000)
+    with pytest.raises(UsageError, match="lower the budget"):
+        diagnose(run_dir, LabOptions(**SMALL, sections="geometries"), "12", out=tmp_path)
+
+
+def test_no_episode_within_the_horizon(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(tiny(env="Probe-Truncation"), run_dir=run)
+    options = LabOptions(**SMALL, horizon=3, sections="aggregations")
+    with pytest.raises(UsageError, match=r"horizon=3: 0 of 16 episodes end within it.*use up to 5"):
+        diagnose(run, options)
+
+
+def test_what_a_run_cannot_have_is_left_out(tmp_path: Path) -> None:
+    """REINFORCE has no ratio to clip; asked for by name it is an error, otherwise a remark."""
+    run, said = tmp_path / "run", []
+    train(tiny("reinforce"), run_dir=run)
+    small = LabOptions(**SMALL | {"sections": "restraint"})
+    with pytest.raises(UsageError, match="needs an objective with a ratio: reinforce has none"):
+        diagnose(run, small)
+    result = diagnose(run, LabOptions(**SMALL), say=said.append)[0]
+    assert "restraint" not in result
+    assert "geometries" in result
+    assert any(line.startswith("restraint: left out.") for line in said)
+
+
+def estimate(value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    return {"value": value, "low": value if low is None else low, "high": value if high is None else high}
+
+
+def row(envs: int, steps: int, error: float, **more: Any) -> dict[str, Any]:
+    base = {
+        "num_envs": envs,
+        "num_steps": steps,
+        "error": estimate(error),
+        "variance": estimate(error),
+        "squared_bias": estimate(0.0, -1.0, 1.0),
+        "other_resets_variance": estimate(error),
+        "across": estimate(0.0, -1.0, 1.0),
+        "effective_samples": estimate(1024.0),
+        "critical_batch": estimate(500.0, 400.0, 600.0),
+        "error_to_best": estimate(error),
+        "seconds_per_batch": 0.001,
+    }
+    return base | more
+
+
+def test_sentences_follow_the_numbers() -> None:
+    rows = [row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=estimate(2.1, 1.8, 2.5), error_to_own=estimate(1.0))]
+    found = {"budget": 1024, "staggered_resets": False, "gae_lambda": 0.95, "rows": rows}
+    text = " ".join(sentences({"geometries": found}))
+    assert "64x16 has 2.1 times (1.8 to 2.5) lower gradient mean squared error than 4x256 (this run's)" in text
+    assert "500 samples (400 to 600)" in text
+    assert "staggered" not in text
+    rows[1]["error_to_best"] = estimate(2.1, 0.8, 4.0)
+    assert "cannot be told from it" in " ".join(sentences({"geometries": found}))
+    rows[0] |= {"across": estimate(0.9, 0.8, 1.0), "other_resets_variance": estimate(0.1)}
+    assert "staggered resets (--staggered-resets) would lower the variance 10.0 times" in " ".join(
+        sentences({"geometries": found})
+    )
+    rows[0]["squared_bias"] = estimate(5.0, 4.0, 6.0)
+    assert "Up to 16 steps" in " ".join(sentences({"geometries": found}))
+    rows[1]["seconds_per_batch"] = 0.00001
+    assert "Weighed against time 4x256 is best" in " ".join(sentences({"geometries": found}))
