@@ -1,4 +1,4 @@
-"""isobatch's side of the benchmark: the compiled program of `isobatch train`, PPO or PPO-EWMA on CartPole-v1.
+"""isobatch's side of the benchmark: the compiled program of `isobatch train` on CartPole-v1.
 
 8 envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam, gradients clipped by global norm,
 advantages normalised per minibatch: the work that benchmarks/peers/ do, plus this package's metrics, which nothing
@@ -21,19 +21,21 @@ from isobatch.program import EPISODES, MAX_ROWS, initial_states, program_for, us
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algo", default="ppo", choices=["ppo", "ppo-ewma"])
+    parser.add_argument("--algo", default="ppo", choices=["ppo", "ppo-ewma", "ppg", "ppg-ewma"])
     parser.add_argument("--steps", type=int, default=400_000, help="environment steps per seed to time")
     parser.add_argument("--seeds", type=int, default=1, help="seeds trained at once, sharded over the cores")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     use_cores(args.seeds)
+    # PPG's own number of epochs in the policy phase; its auxiliary phase comes with the preset.
+    epochs = 1 if args.algo.startswith("ppg") else 4
     config = isobatch.preset(
         args.algo,
         env="CartPole-v1",
         num_envs=8,
         num_steps=128,
         num_minibatches=4,
-        update_epochs=4,
+        update_epochs=epochs,
         hidden_sizes=(64, 64),
         activation="tanh",
         arrangement="dual",

@@ -15,11 +15,13 @@ import numpy as np
 
 from isobatch.config import Config
 from isobatch.config_files import replace_file
-from isobatch.diagnosis import Say, Watch, diagnose, plain, policy_of, store, stored
+from isobatch.diagnosis import FORMAT, Say, Watch, diagnose, plain, policy_of, store, stored
 from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
 from isobatch.gradients.batches import batch_products
+from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, unit_mean
+from isobatch.gradients.correlation import cosine_across, cosine_pairs
 from isobatch.gradients.options import LabOptions
-from isobatch.gradients.sections import Policy, cosine_of, sample_cosines
+from isobatch.gradients.sections import Policy, batches, cosine_of, sample_cosines
 from isobatch.gradients.variance import direct_variance
 from isobatch.loading import load_run
 from isobatch.plots import COLORS, new_figure, save_figure
@@ -30,9 +32,14 @@ EARLY, LATE = 390, 440  # iterations: the post's 399,360 and 450,560 steps
 EVERY = 20  # iterations between the checkpoints of figure 2
 LAMBDAS = (0.0, 0.95, 1.0)
 SHAPES = ((4, 256), (16, 64))
+SPREAD_LAGS = (1, 10, 40)
 HEATMAP = 5  # batches in a heatmap, as in the post
 BATCHES = 64  # to measure the variance directly
+CHAINS = 256
+SPREADS = 16  # batches whose pairs of samples are compared
 OVER_TRAINING = (20, 100, 200, 300, LATE)
+SHOWN = ("1024x1", "64x16", "4x256")
+SMALL = 0.05  # of a quantity: as good as nothing
 Found = dict[str, Any]
 
 
@@ -57,7 +64,7 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     if not (run_dir / "config.yaml").is_file():
         kept = LATE // 10
         train(post_config(), run_dir=run_dir, checkpoint_interval=10, keep_checkpoints=kept, say=say)
-    options = LabOptions(measure_seed=seed, lambdas=(0.0, 0.5, 0.9, 0.95, 1.0))
+    options = LabOptions(measure_seed=seed, chains=CHAINS, lambdas=(0.0, 0.5, 0.9, 0.95, 1.0))
     found = {
         "figures": _figures(run_dir, results, options, watch),
         "lags": _lags(run_dir, results, options, watch),
@@ -87,8 +94,8 @@ def _diagnose(
 
 
 def _lags(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> list[Found]:
-    """Figure 2: the covariance form over the checkpoints, on 20 chains each."""
-    few = dataclasses.replace(options, chains=20, geometries="4x256", budget=1024)
+    """Figure 2: the covariance form over the checkpoints, in chains of 256 steps."""
+    few = dataclasses.replace(options, chains=64, geometries="4x256", budget=1024)
     iterations = tuple(range(EVERY, LATE + 1, EVERY))
     return _diagnose(run_dir, out / "lags", few, "lags", iterations, watch, 0.15, 0.45)
 
@@ -100,7 +107,13 @@ def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Fou
         watch(f"the post's figures at iteration {iteration}", 0.03 + 0.06 * place)
         loaded = load_run(run_dir, str(iteration))
         about = policy_of(loaded, options, None, {})
-        key = {"what": "figures", "seed": options.measure_seed, "settings": about.config.to_dict(), "at": iteration}
+        key = {
+            "what": "figures",
+            "format": FORMAT,
+            "seed": options.measure_seed,
+            "settings": about.config.to_dict(),
+            "at": iteration,
+        }
         path = out / f"{iteration:09d}-figures.json"
         made = stored(path, key)
         if made is None:
@@ -113,6 +126,7 @@ def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Fou
 def _figure_numbers(about: Policy, late: bool) -> Found:
     numbers: Found = {"cosines": {f"{lam:g}": sample_cosines(about, lam) for lam in LAMBDAS}}
     if late:
+        numbers["spreads"] = {f"{lam:g}": _spreads(about, lam) for lam in LAMBDAS}
         numbers["batches"] = {
             f"{n}x{t}, {lam:g}": _batch_numbers(about, n, t, lam) for n, t in SHAPES for lam in LAMBDAS
         }
@@ -123,7 +137,23 @@ def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> 
     config = about.config.replace(gae_lambda=lam)
     seed = about.options.measure_seed + 7
     products = batch_products(config, about.env, about.state, num_envs, num_steps, BATCHES, seed)
-    return {"cosines": cosine_of(products), "variance": direct_variance(products), "products": products}
+    cosines = cosine_of(products)
+    extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), BATCHES, what="batches")
+    return {"cosines": cosines, "variance": direct_variance(products), "extreme": extreme}
+
+
+def _spreads(about: Policy, lam: float) -> Found:
+    """Mean |cosine| of pairs, within a trajectory at some lags less that across trajectories; over several batches."""
+    rows = []
+    for gram, layout in batches(about, SPREADS, lam):
+        across = np.abs(cosine_across(gram, layout)).mean()
+        rows.append([np.abs(cosine_pairs(gram, layout, lag)).mean() - across for lag in SPREAD_LAGS])
+    table = np.array(rows)
+
+    def over_batches(place: int) -> Estimate:
+        return estimate(lambda w: unit_mean(table[:, place], w), SPREADS, what="batches")
+
+    return {str(lag): over_batches(place) for place, lag in enumerate(SPREAD_LAGS)}
 
 
 def draw(found: Found, out: Path) -> list[Path]:
@@ -192,48 +222,92 @@ def _figure_2(results: list[Found]) -> Any:
     axes.axhline(0, color="0.4", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="covariance / variance of one sample")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
-    axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals over 20 chains)", fontsize=10)
+    axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals)", fontsize=10)
     return figure
 
 
-def judge(found: Found) -> list[str]:
-    """The post's claims, one sentence each, with what was measured."""
+def judge(found: Found) -> list[Found]:
+    """The post's claims, each with a verdict that follows from intervals, and the numbers behind it."""
     late = found["figures"][str(LATE)]
-    cosines = late["cosines"]["0.95"]
-    spread = {lag: cosines["within"][lag]["spread"] for lag in ("1", "10", "40")}
-    across = cosines["across"]["spread"]
-    batches = late["batches"]
-    long, short = (batches[f"{n}x{t}, 0.95"]["variance"] for n, t in SHAPES)
+    spreads, batches = late["spreads"], late["batches"]
     rows = {f"{row['num_envs']}x{row['num_steps']}": row for row in found["late"]["geometries"]["rows"]}
     staggered = {f"{r['num_envs']}x{r['num_steps']}": r for r in found["staggered"]["geometries"]["rows"]}
-    shares = found["late"]["lags"]["shares"]
-    biases = {steps: rows[steps]["squared_bias"] for steps in ("1024x1", "64x16", "4x256")}
+    lags = {row["lag"]: row["estimate"] for row in found["late"]["lags"]["correlation"]}
+    alone = found["late"]["lags"]["shares"][0]["estimate"]
     means = {lam: late["cosines"][lam]["with_mean"]["mean"] for lam in ("0", "0.95", "1")}
-    lagged = [r["estimate"]["value"] for result in found["lags"] for r in result["lags"]["correlation"]]
-    extremes = {shape: _off_diagonal(np.array(batches[f"{shape}, 0.95"]["cosines"])) for shape in ("4x256", "16x64")}
+    extreme = {shape: batches[f"{shape}, 0.95"]["extreme"] for shape in ("4x256", "16x64")}
+    ratio = rows["16x64"]["variance_to_own"]  # of 16x64 to 4x256
+    worth = rows["4x256"]["effective_samples"]
+    short, long = rows["64x16"]["squared_bias"], rows["4x256"]["squared_bias"]
     return [
-        f"Pairs of one trajectory are more alike in direction: mean |cosine| {spread['1']:.2f} at lag 1, "
-        f"{spread['10']:.2f} at 10, {spread['40']:.2f} at 40, and {across:.2f} across trajectories.",
-        f"The covariance form is near zero at all lags and checkpoints: {min(lagged):+.3f} to {max(lagged):+.3f} "
-        f"({len(found['lags'])} checkpoints; the post: -0.007 to 0).",
-        f"Cosines between batch gradients: standard deviation {extremes['4x256'].std():.2f} at 4x256 and "
-        f"{extremes['16x64'].std():.2f} at 16x64 over {BATCHES} batches (the post concludes from five).",
-        f"Var(G_B), measured on {BATCHES} independent batches: {_words(long)} at 4x256 and {_words(short)} at 16x64.",
-        f"Var(G_B) predicted from chains, environments reset together: {_words(rows['4x256']['variance'])} at 4x256, "
-        f"{_words(rows['16x64']['variance'])} at 16x64, {_words(rows['1024x1']['variance'])} at 1024x1; staggered: "
-        f"{_words(staggered['4x256']['variance'])}, {_words(staggered['16x64']['variance'])}, "
-        f"{_words(staggered['1024x1']['variance'])}.",
-        f"Of the variance of a rollout of 1,024 steps {_words(shares[0]['estimate'])} is that of single samples: the "
-        "rest is covariance.",
-        "Squared bias: " + ", ".join(f"{_words(bias)} at {steps}" for steps, bias in biases.items()) + ".",
-        "Mean cosine of a sample with its batch: "
-        + ", ".join(f"{mean:+.3f} at lambda {lam}" for lam, mean in means.items())
-        + ".",
+        _claim(
+            "Gradients of one trajectory are more alike in direction than those of different ones",
+            all(spreads["0.95"][str(lag)]["low"] > 0 for lag in SPREAD_LAGS),
+            any(spreads["0.95"][str(lag)]["high"] < 0 for lag in SPREAD_LAGS),
+            "mean |cosine| within less across: "
+            + ", ".join(f"{_words(spreads['0.95'][str(lag)])} at lag {lag}" for lag in SPREAD_LAGS),
+        ),
+        _claim(
+            "In covariance form the correlation is close to zero (the post: -0.007 to 0)",
+            all(max(abs(e["low"]), abs(e["high"])) < SMALL for e in lags.values()),
+            any(e["low"] > SMALL or e["high"] < -SMALL for e in lags.values()),
+            ", ".join(f"{_words(lags[lag])} at lag {lag}" for lag in (1, 5, 10, 20)),
+        ),
+        _claim(
+            "Gradients of 4x256 batches are more often strongly aligned or opposed than those of 16x64",
+            extreme["4x256"]["low"] > extreme["16x64"]["high"],
+            extreme["4x256"]["high"] < extreme["16x64"]["low"],
+            f"mean |cosine| between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
+            f"{_words(extreme['16x64'])} at 16x64",
+        ),
+        _claim(
+            "At equal data a longer rollout has a larger variance: 4x256 more than 16x64",
+            ratio["high"] < 1,
+            ratio["low"] > 1,
+            f"Var(16x64) / Var(4x256) is {_words(ratio)}; directly, on {BATCHES} batches each: "
+            f"{_words(batches['4x256, 0.95']['variance'])} at 4x256, "
+            f"{_words(batches['16x64, 0.95']['variance'])} at 16x64",
+        ),
+        _claim(
+            "It is the covariance along a trajectory that does it: long rollouts have a smaller effective sample size",
+            worth["high"] < 1024,
+            worth["low"] > (1 - SMALL) * 1024,
+            f"1,024 samples of 4x256 are worth {_words(worth)} independent ones; single samples make {_words(alone)} of "
+            "the variance of a rollout of 1,024 steps",
+        ),
+        _claim(
+            "Short rollouts are biased, long ones less so",
+            short["low"] > long["high"],
+            short["high"] < long["low"],
+            "squared bias " + ", ".join(f"{_words(rows[name]['squared_bias'])} at {name}" for name in SHOWN),
+        ),
+        _claim(
+            "A larger lambda makes the directions of single gradients more various",
+            means["0"] > means["0.95"] > means["1"],
+            means["0"] < means["1"],
+            "mean cosine of a sample with its batch "
+            + ", ".join(f"{m:+.3f} at lambda {lam}" for lam, m in means.items()),
+        ),
+        _claim(
+            "No lambda removes the likeness along a trajectory, not even 0",
+            all(spreads[lam]["40"]["low"] > 0 for lam in spreads),
+            any(spreads[lam]["40"]["high"] < 0 for lam in spreads),
+            "mean |cosine| at lag 40 less across: "
+            + ", ".join(f"{_words(e['40'])} at lambda {lam}" for lam, e in spreads.items()),
+        ),
+        _claim(
+            "Not in the post: environments that reach their time limit together hang together",
+            rows["1024x1"]["across"]["low"] > 0,
+            rows["1024x1"]["across"]["high"] < SMALL * rows["1024x1"]["variance"]["value"],
+            "variance reset together and staggered: "
+            + ", ".join(f"{_words(rows[n]['variance'])} and {_words(staggered[n]['variance'])} at {n}" for n in SHOWN),
+        ),
     ]
 
 
-def _off_diagonal(matrix: np.ndarray) -> np.ndarray:
-    return matrix[~np.eye(len(matrix), dtype=bool)]
+def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Found:
+    verdict = "holds" if holds else "does not hold" if fails else "cannot be told"
+    return {"claim": claim, "verdict": verdict, "evidence": evidence}
 
 
 def _words(estimate: Found) -> str:

@@ -121,8 +121,8 @@ FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
     ("ppo-ewma", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
     # Ten epochs make the proximal policy young: an average as old as half an iteration holds on to more.
     ("ppo-ewma", "Pendulum-v1"): dict(beta_prox=80 / 81),
-    ("ppg", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
-    ("ppg-ewma", "Breakout-MinAtar"): dict(total_timesteps=589_824, update_epochs=1, aux_epochs=3),
+    ("ppg", "Breakout-MinAtar"): dict(total_timesteps=1_179_648, update_epochs=1, aux_epochs=3),
+    ("ppg-ewma", "Breakout-MinAtar"): dict(total_timesteps=1_179_648, update_epochs=1, aux_epochs=3),
     ("a2c", "CartPole-v1"): dict(learning_rate=2.5e-3),
     ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_steps=500, learning_rate=5e-3),
 }

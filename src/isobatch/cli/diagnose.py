@@ -124,8 +124,8 @@ def _post(args: argparse.Namespace, options: LabOptions) -> int:
     if args.json:
         console.print_json({"out": str(out), **found})
         return 0
-    for line in found["claims"]:
-        console.out.print(console.bullet(line))
+    for claim in found["claims"]:
+        console.out.print(console.bullet(f"{claim['claim']}: {claim['verdict']}. {claim['evidence']}."))
     console.out.print(f"\n{len(found['pictures'])} pictures and the numbers: {out}", markup=False)
     return 0
 

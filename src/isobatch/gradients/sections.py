@@ -107,6 +107,7 @@ def geometries(about: Policy, watch: Watch) -> Found:
         }
         if own is not None:
             row["error_to_own"] = of_resamples(_ratio(point.error, own.error))
+            row["variance_to_own"] = of_resamples(_ratio(point.variance, own.variance))
         if (n, t) in directly:
             products = batch_products(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
             row["measured_variance"] = direct_variance(products)
