@@ -15,7 +15,7 @@ from isobatch.envs import make_env
 from isobatch.envs.interface import Step
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
-from isobatch.gradients.batches import batch_products, first_episodes
+from isobatch.gradients.batches import batch_products, draws, first_episodes
 from isobatch.gradients.chains import collect_chains, num_groups, true_advantages, window_advantages
 from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.lags import diagonal_sums, lag_sums
@@ -250,12 +250,12 @@ def test_first_episodes_are_whole(made: SimpleNamespace) -> None:
 
 def test_before_the_first_epoch_nothing_is_clipped(made: SimpleNamespace) -> None:
     config = made.config.replace(learning_rate=0.05, update_epochs=2)
-    table = np.asarray(restrained(config, made.env, made.state, jax.random.split(jax.random.key(0), 3)))
+    table = np.asarray(restrained(config, made.env, made.state, draws(3, 0)))
     assert table.shape == (3, 3, len(QUANTITIES))
     np.testing.assert_allclose(table[:, 0], [[1, 1, 0, 0]] * 3, atol=1e-5)
     assert np.all(table[:, 1:, QUANTITIES.index("kl")] > 0)
     unclipped = np.asarray(restrained(config.replace(clip_eps=float("inf")), made.env, made.state,
-                                      jax.random.split(jax.random.key(0), 3)))  # fmt: skip
+                                      draws(3, 0)))  # fmt: skip
     np.testing.assert_allclose(unclipped[..., :2], 1, atol=1e-4)
 
 

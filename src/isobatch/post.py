@@ -272,8 +272,8 @@ def judge(found: Found) -> list[Found]:
             "It is the covariance along a trajectory that does it: long rollouts have a smaller effective sample size",
             worth["high"] < 1024,
             worth["low"] > (1 - SMALL) * 1024,
-            f"1,024 samples of 4x256 are worth {_words(worth)} independent ones; single samples make {_words(alone)} of "
-            "the variance of a rollout of 1,024 steps",
+            f"1,024 samples of 4x256 are worth {_words(worth)} independent ones; single samples make {_words(alone)} "
+            "of the variance of a rollout of 1,024 steps",
         ),
         _claim(
             "Short rollouts are biased, long ones less so",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +24,21 @@ from isobatch.state import TrainState
 TIMED = 7  # repetitions, of which the median counts
 
 
-def started(config: Config, env: Environment, state: TrainState, num_envs: int, key: Key[Array, ""]) -> EnvCarry:
-    """Environments that were reset together, or staggered, one to two time limits ago."""
-    time_key, key = jax.random.split(key)
-    passed = jax.random.randint(time_key, (), env.max_steps, 2 * env.max_steps)
-    return settled(config, env, state, jnp.broadcast_to(passed, (num_envs,)), key, config.staggered_resets)
+class Draw(NamedTuple):
+    """What makes a batch: its randomness, and how long its environments have been running, in time limits."""
+
+    key: Key[Array, "*K"]
+    age: Float[Array, "*K"]
+
+
+def draws(count: int, seed: int) -> Draw:
+    """Independent batches. Their ages are spread evenly over one to two time limits, with a random beginning.
+
+    Where the gradient depends much on the time since a reset, ages drawn at random would miss what is rare.
+    """
+    key, age_key = jax.random.split(jax.random.key(seed))
+    age = 1 + (jnp.arange(count) + jax.random.uniform(age_key)) / count
+    return Draw(jax.random.split(key, count), age)
 
 
 def samples_of(config: Config, segment: Segment) -> tuple[Array, Array, Array]:
@@ -38,33 +48,33 @@ def samples_of(config: Config, segment: Segment) -> tuple[Array, Array, Array]:
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def batch_of(
-    config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, key: Key[Array, ""]
-) -> Segment:
-    """One rollout of environments that are on their way."""
-    start_key, key = jax.random.split(key)
-    return run(config, env, num_steps, state, started(config, env, state, num_envs, start_key), key)[0]
+def batch_of(config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, draw: Draw) -> Segment:
+    """One rollout of environments that were reset together, or staggered, some time ago."""
+    start_key, key = jax.random.split(draw.key)
+    passed = jnp.broadcast_to((draw.age * env.max_steps).astype(int), (num_envs,))
+    carry = settled(config, env, state, passed, start_key, config.staggered_resets)
+    return run(config, env, num_steps, state, carry, key)[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def batch_gradients(
-    config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, keys: Key[Array, " K"]
+    config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, draws: Draw
 ) -> Float[Array, "K P"]:
-    """Gradients of independent batches, one for each key."""
+    """Gradients of independent batches."""
 
-    def one(key: Key[Array, ""]) -> Float[Array, " P"]:
-        samples = samples_of(config, batch_of(config, env, num_envs, num_steps, state, key))
+    def one(draw: Draw) -> Float[Array, " P"]:
+        samples = samples_of(config, batch_of(config, env, num_envs, num_steps, state, draw))
         return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
 
-    return jax.lax.map(one, keys)
+    return jax.lax.map(one, draws)
 
 
 def batch_products(
     config: Config, env: Environment, state: TrainState, num_envs: int, num_steps: int, batches: int, seed: int
 ) -> Float[np.ndarray, "K K"]:
     """Inner products of the gradients of K independent batches."""
-    keys = jax.random.split(jax.random.key(seed), batches)
-    vectors = np.asarray(batch_gradients(config, env, num_envs, num_steps, state, keys), float)
+    found = batch_gradients(config, env, num_envs, num_steps, state, draws(batches, seed))
+    vectors = np.asarray(found, float)
     return vectors @ vectors.T
 
 

@@ -19,7 +19,15 @@ from isobatch.config import Config
 from isobatch.envs.interface import Environment
 from isobatch.errors import UsageError
 from isobatch.gradients.aggregations import compare
-from isobatch.gradients.batches import batch_of, batch_products, first_episodes, samples_of, seconds_per_batch
+from isobatch.gradients.batches import (
+    Draw,
+    batch_of,
+    batch_products,
+    draws,
+    first_episodes,
+    samples_of,
+    seconds_per_batch,
+)
 from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, unit_mean
 from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
@@ -237,8 +245,7 @@ def restraint(about: Policy, watch: Watch) -> Found:
     if config.objective == "policy-gradient":
         raise NotHereError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
     count = max(4, min(8, options.batches))
-    keys = jax.random.split(jax.random.key(options.measure_seed + 3), count)
-    table = np.asarray(restrained(config, about.env, about.state, keys))
+    table = np.asarray(restrained(config, about.env, about.state, draws(count, options.measure_seed + 3)))
     rows = [
         {"epoch": e} | {name: _mean_of(table[:, e, q]) for q, name in enumerate(QUANTITIES)}
         for e in range(table.shape[1])
@@ -291,8 +298,9 @@ def batches(about: Policy, count: int, lam: float | None = None) -> Iterator[tup
     """Inner products of the samples of some batches, and their layout."""
     config = about.config if lam is None else about.config.replace(gae_lambda=lam)
     n, t = batch_shape(about)
-    for key in jax.random.split(jax.random.key(about.options.measure_seed + 5), count):
-        segment = batch_of(config, about.env, n, t, about.state, key)
+    drawn = draws(count, about.options.measure_seed + 5)
+    for key, age in zip(drawn.key, drawn.age, strict=True):
+        segment = batch_of(config, about.env, n, t, about.state, Draw(key, age))
         gram = compiled_gram(weighted_losses)(about.policy, samples_of(config, segment))
         done = np.asarray(segment.terminated | segment.truncated)
         episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)

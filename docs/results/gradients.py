@@ -1,0 +1,171 @@
+"""Measure policy gradients on several environments and write docs/results/gradients.md: the blog post anew, and beyond.
+
+    python docs/results/gradients.py [--only ENV|post] [--out runs/gradients]
+
+What is measured is kept; a run that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ENVIRONMENTS = {
+    "CartPole-v1": ("discrete actions, ends when the pole falls", 128),
+    "Acrobot-v1": ("discrete actions, ends when the goal is reached", 128),
+    "Breakout-MinAtar": ("images, a convolutional network, ends when the ball is lost", 64),
+}  # what it is like, and chains to measure on
+PARTS = (1, 5, 10)  # tenths of training at which policies are measured
+SECTIONS = "geometries,lambdas,lags,minibatches,restraint,aggregations"
+POST_PICTURES = (
+    *(f"figure-{n}.png" for n in range(1, 7)),
+    *("000000440-geometries.png", "000000440-lambdas.png", "000000440-lags.png", "training-time.png"),
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["post", *ENVIRONMENTS], help="measure this alone")
+    parser.add_argument("--out", type=Path, default=Path("runs/gradients"))
+    args = parser.parse_args()
+    if args.only in (None, "post"):
+        run(post_command(args.out))
+    for env in ENVIRONMENTS:
+        if args.only in (None, env):
+            folder = args.out / env
+            if not (folder / "run.json").is_file():
+                run(train_command(env, folder))
+            result = run(diagnose_command(env, folder))
+            (args.out / f"{env}.json").write_text(json.dumps(result) + "\n")
+    write_page(args.out)
+
+
+def post_command(out: Path) -> list[str]:
+    return ["isobatch", "diagnose", "--preset", "pendulum-post", "--out", str(out / "post")]
+
+
+def train_command(env: str, folder: Path) -> list[str]:
+    words = ["isobatch", "train", "--env", env, "--algo", "ppo", "--keep-checkpoints", "20", "--run-dir", str(folder)]
+    return words
+
+
+def diagnose_command(env: str, folder: Path) -> list[str]:
+    words = ["isobatch", "diagnose", str(folder), "--budget", "1024", "--chains", str(ENVIRONMENTS[env][1])]
+    return [*words, "--sections", SECTIONS, "--checkpoint", checkpoints(folder)]
+
+
+def checkpoints(folder: Path) -> str:
+    there = sorted(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit())
+    there = [iteration for iteration in there if iteration]
+    return ",".join(str(there[min(len(there) - 1, part - 1)]) for part in PARTS) if there else "newest"
+
+
+def run(words: list[str]) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, "-m", *words, "--json"], check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def write_page(out: Path) -> None:
+    page = [
+        "# How noisy, how biased, how correlated is the policy gradient?",
+        "",
+        "Made by `python docs/results/gradients.py`. Every number has its 95 % interval, from a bootstrap over independent",
+        "environments or batches, never over time steps. What the quantities are: [the laboratory](../gradients.md).",
+        "",
+    ]
+    if (out / "post" / "claims.json").is_file():
+        page += write_post(out)
+    for env, (about, _) in ENVIRONMENTS.items():
+        path = out / f"{env}.json"
+        if path.is_file():
+            page += write_environment(env, about, json.loads(path.read_text()))
+    (HERE / "gradients.md").write_text("\n".join(page).rstrip() + "\n")
+
+
+def write_post(out: Path) -> list[str]:
+    claims = json.loads((out / "post" / "claims.json").read_text())["claims"]
+    for name in POST_PICTURES:
+        shutil.copy(out / "post" / name, HERE / f"gradients-post-{name.removeprefix('000000440-')}")
+    page = [
+        "## The blog post on Pendulum-v1",
+        "",
+        "PPO with 4 environments x 256 steps, as in the post, measured after 450,560 steps. A claim *holds* or *does not",
+        "hold* where its interval says so.",
+        "",
+        "```",
+        " ".join(post_command(out)),
+        "```",
+        "",
+        "| claim | | measured |",
+        "|---|---|---|",
+        *(f"| {c['claim']} | **{c['verdict']}** | {c['evidence']} |" for c in claims),
+        "",
+        VERDICT,
+        "",
+        "### The post's six figures, anew",
+        "",
+    ]
+    for n in range(1, 7):
+        page += [f"![Figure {n} of the post, anew](gradients-post-figure-{n}.png)", ""]
+    page += ["### Beyond the post: the variance itself", ""]
+    for name, about in BEYOND:
+        page += [f"![{about}](gradients-post-{name}.png)", "", about + ".", ""]
+    return page
+
+
+VERDICT = """\
+In plain words: gradients of neighbouring steps do lie along the same line more often than others, but they point as
+often one way along it as the other, so in the sum that Var(G_B) is made of they cancel. A rollout of 256 steps is worth
+about as many independent samples as it has steps. What makes long rollouts noisier at equal data, where they are, is
+the advantage of each single step: it sums more rewards. And what makes very short ones bad is bias."""
+BEYOND = (
+    ("geometries", "Variance, squared bias and error over N x T at equal data, effective samples, and time"),
+    ("lambdas", "The effect of lambda at three rollout lengths"),
+    ("lags", "Correlation against lag in covariance form, and what each lag adds to the variance of a rollout"),
+    ("training-time", "Error, effective samples and critical batch size over training"),
+)
+
+
+def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]:
+    folder = Path(result["out"])
+    picture = f"gradients-{env}.png"
+    shutil.copy(folder / "training-time.png", HERE / picture)
+    last = result["checkpoints"][-1]
+    geometry = f"gradients-{env}-geometries.png"
+    shutil.copy(folder / f"{last['iteration']:09d}-geometries.png", HERE / geometry)
+    page = [f"## {env}: {about}", "", "```"]
+    page += [" ".join(train_command(env, Path(result["run_dir"])))]
+    page += [" ".join(diagnose_command(env, Path(result["run_dir"]))), "```", ""]
+    page += [
+        "| after steps | N x T | variance | squared bias | error | effective samples of 1,024 | variance, direct |"
+    ]
+    page += ["|---:|---|---:|---:|---:|---:|---:|"]
+    for checkpoint in result["checkpoints"]:
+        for row in checkpoint["geometries"]["rows"][::2]:
+            cells = [number(row[name]) for name in ("variance", "squared_bias", "error", "effective_samples")]
+            direct = number(row["measured_variance"]) if "measured_variance" in row else ""
+            name = f"{row['num_envs']}x{row['num_steps']}"
+            page.append(f"| {checkpoint['env_steps']:,} | {name} | {' | '.join(cells)} | {direct} |")
+    page += ["", f"![Over training, {env}]({picture})", "", f"![The last policy, {env}]({geometry})", ""]
+    for checkpoint in result["checkpoints"]:
+        page += [f"After {checkpoint['env_steps']:,} steps:", ""]
+        page += [f"- {sentence}" for sentence in checkpoint["sentences"]]
+        page.append("")
+    return page
+
+
+def number(estimate: dict[str, float | None]) -> str:
+    if estimate["value"] is None:
+        return "not to be told"
+    ends = ["inf" if end is None else f"{end:.3g}" for end in (estimate["low"], estimate["high"])]
+    return f"{estimate['value']:.3g} ({ends[0]} to {ends[1]})"
+
+
+if __name__ == "__main__":
+    main()
