@@ -51,8 +51,7 @@ def post_command(out: Path) -> list[str]:
 
 
 def train_command(env: str, folder: Path) -> list[str]:
-    words = ["isobatch", "train", "--env", env, "--algo", "ppo", "--keep-checkpoints", "20", "--run-dir", str(folder)]
-    return words
+    return ["isobatch", "train", "--env", env, "--algo", "ppo", "--keep-checkpoints", "20", "--run-dir", str(folder)]
 
 
 def diagnose_command(env: str, folder: Path) -> list[str]:
@@ -75,8 +74,9 @@ def write_page(out: Path) -> None:
     page = [
         "# How noisy, how biased, how correlated is the policy gradient?",
         "",
-        "Made by `python docs/results/gradients.py`. Every number has its 95 % interval, from a bootstrap over independent",
-        "environments or batches, never over time steps. What the quantities are: [the laboratory](../gradients.md).",
+        "Made by `python docs/results/gradients.py`. Every number has its 95 % interval, from a bootstrap over",
+        "independent environments or batches, never over time steps. What the quantities are: [the",
+        "laboratory](../gradients.md).",
         "",
     ]
     if (out / "post" / "claims.json").is_file():
@@ -95,8 +95,8 @@ def write_post(out: Path) -> list[str]:
     page = [
         "## The blog post on Pendulum-v1",
         "",
-        "PPO with 4 environments x 256 steps, as in the post, measured after 450,560 steps. A claim *holds* or *does not",
-        "hold* where its interval says so.",
+        "PPO with 4 environments x 256 steps, as in the post, measured after 450,560 steps. A claim *holds* or *does",
+        "not hold* where its interval says so.",
         "",
         "```",
         " ".join(post_command(out)),
