@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from tiny import tiny
 
-from isobatch.algorithms.noise_scale import signal_and_noise
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
+from isobatch.gradients.noise import two_batch_sizes
 from isobatch.metrics import critical_batch
 from isobatch.trainer import train
 
 
 def test_signal_and_noise_by_hand() -> None:
     """E|G_B|^2 = |G|^2 + S/B. With |G|^2 = 3 and S = 40: 13 at B = 4 and 5 at B = 20, and back."""
-    signal, noise = signal_and_noise(jnp.float32(13.0), jnp.float32(5.0), 4, 20)
+    signal, noise = two_batch_sizes(jnp.float32(13.0), jnp.float32(5.0), 4, 20)
     np.testing.assert_allclose([signal, noise], [3.0, 40.0], rtol=1e-6)
 
 
@@ -28,7 +28,7 @@ def test_unbiased_on_gradients_of_known_distribution() -> None:
     for _ in range(4000):
         groups = truth + spread / np.sqrt(each) * rng.standard_normal((parts, 3))
         small, big = np.mean(np.sum(groups**2, axis=1)), np.sum(groups.mean(axis=0) ** 2)
-        estimates.append([float(v) for v in signal_and_noise(jnp.float32(small), jnp.float32(big), each, parts * each)])
+        estimates.append([float(v) for v in two_batch_sizes(jnp.float32(small), jnp.float32(big), each, parts * each)])
     mean, error = np.mean(estimates, axis=0), np.std(estimates, axis=0) / np.sqrt(len(estimates))
     assert np.all(np.abs(mean - [np.sum(truth**2), 3 * spread**2]) < 4 * error)
 

@@ -1,10 +1,9 @@
 """The gradient noise scale as a running estimate (McCandlish 2018, appendix A), by whole environments.
 
-With the policy gradient G_s of a part of the environments (B_s samples) and G_b of all of them (B_b samples):
-    |G|^2 = (B_b |G_b|^2 - B_s |G_s|^2) / (B_b - B_s)        the signal,
-    S     = (|G_s|^2 - |G_b|^2) / (1/B_s - 1/B_b)            the noise of one sample, tr Cov,
-both unbiased. The critical batch size is about S / |G|^2, a ratio of means: `metrics.critical_batch` averages both
-over iterations first. Samples of one environment are correlated, so parts are made of environments, not of steps.
+The policy gradient of a part of the environments and that of all of them are two batch sizes; from them follow the
+signal |G|^2 and the noise S of one sample, both unbiased (`gradients.noise.two_batch_sizes`). The critical batch size is
+about S / |G|^2, a ratio of means: `metrics.critical_batch` averages both over iterations first. Samples of one
+environment are correlated, so parts are made of environments, not of steps.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from jaxtyping import Array, Float
 from isobatch.algorithms.policy_phase import Batch, total_loss
 from isobatch.config import Config, Hypers
 from isobatch.geometry import divisors
+from isobatch.gradients.noise import two_batch_sizes
 from isobatch.state import Learner
 
 MOST_PARTS = 8
@@ -40,13 +40,5 @@ def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers
     gradients = jax.lax.map(gradient, jax.tree.map(split, batch))
     small, big = jnp.mean(jnp.sum(gradients**2, axis=1)), optax.tree.norm(jnp.mean(gradients, axis=0), squared=True)
     samples = config.geometry.iteration_batch
-    signal, trace = signal_and_noise(small, big, samples / parts, samples)
+    signal, trace = two_batch_sizes(small, big, samples / parts, samples)
     return {"noise/signal": signal, "noise/trace": trace}
-
-
-def signal_and_noise(
-    small: Float[Array, ""], big: Float[Array, ""], small_batch: float, big_batch: float
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """|G|^2 and S from the mean squared norms of gradients at two batch sizes."""
-    signal = (big_batch * big - small_batch * small) / (big_batch - small_batch)
-    return signal, (small - big) / (1 / small_batch - 1 / big_batch)

@@ -8,6 +8,7 @@ which comes in whole trajectories.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +17,8 @@ from isobatch.errors import UsageError
 from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, ratio
 from isobatch.gradients.layout import square
 from isobatch.gradients.variance import direct
+
+Number = Any  # a float or an array
 
 
 @dataclass(frozen=True)
@@ -27,17 +30,15 @@ class NoiseScale:
     critical_batch: Estimate
 
 
-def two_batch_sizes(
-    small_squared_norm: ArrayLike, big_squared_norm: ArrayLike, small: float, big: float
-) -> tuple[np.ndarray, np.ndarray]:
+def two_batch_sizes(small_squared_norm: Number, big_squared_norm: Number, small: float, big: float) -> tuple[Any, Any]:
     """|G|^2 = (b |G_b|^2 - s |G_s|^2)/(b - s) and S = (|G_s|^2 - |G_b|^2)/(1/s - 1/b) for batches of s < b samples.
 
-    Both are unbiased; average each over time before taking their ratio.
+    Both are unbiased; average each over time before taking their ratio. Numbers or arrays, of any framework.
     """
     if not 0 < small < big:
         raise UsageError(f"small = {small} and big = {big}: give two batch sizes with 0 < small < big")
-    at_small, at_big = np.asarray(small_squared_norm, dtype=np.float64), np.asarray(big_squared_norm, dtype=np.float64)
-    return (big * at_big - small * at_small) / (big - small), (at_small - at_big) / (1 / small - 1 / big)
+    signal = (big * big_squared_norm - small * small_squared_norm) / (big - small)
+    return signal, (small_squared_norm - big_squared_norm) / (1 / small - 1 / big)
 
 
 def noise_scale(unit_gram: ArrayLike, samples_per_unit: float, resamples: int = 1000, seed: int = 0) -> NoiseScale:
