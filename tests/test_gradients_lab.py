@@ -8,18 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 from oracles import gae as slow_gae
 from tiny import tiny
 
+from isobatch.algorithms.policy_phase import prepare, total_loss
 from isobatch.envs import make_env
 from isobatch.envs.interface import Step
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
-from isobatch.gradients.batches import batch_products, draws, first_episodes
+from isobatch.gradients.batches import batch_of, batch_products, draws, first_episodes
 from isobatch.gradients.chains import collect_chains, num_groups, true_advantages, window_advantages
 from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.lags import diagonal_sums, lag_sums
-from isobatch.gradients.landscape import Moments, at_geometry, measure, weighted_losses, weights_of, window_products
+from isobatch.gradients.landscape import Moments, at_geometry, measure, weights_of, window_products
+from isobatch.gradients.objectives import full, vanilla
 from isobatch.gradients.options import LabOptions, automatic, chain_length, geometries_of
 from isobatch.gradients.per_sample import per_sample_gradients
 from isobatch.gradients.variance import direct
@@ -85,7 +88,7 @@ def exact(made: SimpleNamespace, steps: int) -> Exact:
     networks = made.state.learner.networks
     places = jnp.array([[0.0], [0.0], [-1.0], [-1.0], [1.0], [1.0]])
     actions = jnp.array([0, 1, 0, 1, 0, 1])
-    scores = -np.asarray(per_sample_gradients(weighted_losses, made.policy, (places, actions, jnp.ones(6))), float)
+    scores = -np.asarray(per_sample_gradients(vanilla, made.policy, (places, actions, jnp.ones(6))), float)
     probability = np.exp(np.asarray(made.policy(places).log_prob(actions), float))
     value = dict(zip((0, -1, 1), np.asarray(networks.value(jnp.array([[0.0], [-1.0], [1.0]])), float), strict=True))
     row = {0: 0, -1: 2, 1: 4}
@@ -182,7 +185,7 @@ def test_window_products_against_explicit_gradients(made: SimpleNamespace) -> No
     advantage = jnp.asarray(np.random.default_rng(0).normal(size=(4, 5)), obs.dtype)
     products, mean, squares = window_products(made.policy, obs, action, advantage, 2)
     flat = (obs.reshape(20, 1), action.reshape(20), advantage.reshape(20))
-    each = np.asarray(per_sample_gradients(weighted_losses, made.policy, flat), float).reshape(2, 2, 5, -1).mean(axis=1)
+    each = np.asarray(per_sample_gradients(vanilla, made.policy, flat), float).reshape(2, 2, 5, -1).mean(axis=1)
     np.testing.assert_allclose(products, np.einsum("wup,wvp->uv", each, each) / 2, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(mean, each.mean(axis=0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(squares, np.sum(each**2, axis=2), rtol=1e-4, atol=1e-6)
@@ -216,7 +219,7 @@ def test_lag_sums_against_explicit_gradients(made: SimpleNamespace) -> None:
     segment = chains.segment
     advantage = window_advantages(config, chains, 4, LAMBDA)
     flat = tuple(x.reshape(24, *x.shape[2:]) for x in (segment.obs, segment.action, advantage))
-    each = np.asarray(per_sample_gradients(weighted_losses, made.policy, flat), float).reshape(4, count, -1)
+    each = np.asarray(per_sample_gradients(vanilla, made.policy, flat), float).reshape(4, count, -1)
     means = each.mean(axis=0)
     for u in range(count):
         others = [v for v in range(count) if v != u]
@@ -257,6 +260,19 @@ def test_before_the_first_epoch_nothing_is_clipped(made: SimpleNamespace) -> Non
     unclipped = np.asarray(restrained(config.replace(clip_eps=float("inf")), made.env, made.state,
                                       draws(3, 0)))  # fmt: skip
     np.testing.assert_allclose(unclipped[..., :2], 1, atol=1e-4)
+
+
+def test_the_full_loss_at_another_policy_has_the_gradient_of_training(made: SimpleNamespace) -> None:
+    """The mean of the per-sample gradients of a run's objective is the policy part of what its optimiser gets."""
+    config = made.config.replace(clip_eps=0.1, ent_coef=0.0)
+    segment = batch_of(config, made.env, 4, 8, made.state, jax.tree.map(lambda leaf: leaf[0], draws(1, 0)))
+    batch, *_ = prepare(config, segment, made.policy, None, made.state.advantage_moments, config.hypers)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
+    moved = jax.tree.map(lambda leaf: 0.7 * leaf, made.state.learner.networks)
+    each = per_sample_gradients(full(config, config.hypers), moved.policy, flat)
+    tree, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(config, "policy", flat, moved, None, config.hypers)
+    assert metrics["losses/clipfrac"] > 0.1
+    np.testing.assert_allclose(each.mean(axis=0), ravel_pytree(tree.policy)[0], rtol=1e-3, atol=1e-5)
 
 
 def test_geometries_of_a_budget() -> None:

@@ -1,8 +1,8 @@
 """The gradient noise scale as a running estimate (McCandlish 2018, appendix A), by whole environments.
 
 The policy gradient of a part of the environments and that of all of them are two batch sizes; from them follow the
-signal |G|^2 and the noise S of one sample, both unbiased (`gradients.noise.two_batch_sizes`). The critical batch size is
-about S / |G|^2, a ratio of means: `metrics.critical_batch` averages both over iterations first. Samples of one
+signal |G|^2 and the noise S of one sample, both unbiased (`gradients.noise.two_batch_sizes`). The critical batch size
+is about S / |G|^2, a ratio of means: `metrics.critical_batch` averages both over iterations first. Samples of one
 environment are correlated, so parts are made of environments, not of steps.
 """
 

@@ -3,6 +3,7 @@
 | what                                             | where                                                      |
 |--------------------------------------------------|------------------------------------------------------------|
 | per-sample gradients, their inner products       | `per_sample_gradients`, `gram`, `projected_gram`           |
+| per-sample losses: plain, or a run's objective   | `vanilla`, `full`                                          |
 | which sample belongs where                       | `Layout`                                                   |
 | Var(G_B), its two terms, by lag, effective size  | `decompose`, `direct_variance`                             |
 | correlation against lag                          | `cosine_pairs`, `cosine_across`, `lag_correlation`         |
@@ -24,6 +25,8 @@ _HOMES = {
     "gram": "gram",
     "compiled_gram": "gram",
     "projected_gram": "projection",
+    "vanilla": "objectives",
+    "full": "objectives",
     "Layout": "layout",
     "gram_of": "layout",
     "Estimate": "bootstrap",

@@ -16,7 +16,7 @@ from isobatch.algorithms.policy_phase import estimate_advantages
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
 from isobatch.gradients.chains import run, settled
-from isobatch.gradients.landscape import weighted_losses
+from isobatch.gradients.objectives import vanilla
 from isobatch.gradients.per_sample import mean_gradient
 from isobatch.rollout import EnvCarry, Segment, start_envs
 from isobatch.state import TrainState
@@ -64,7 +64,7 @@ def batch_gradients(
 
     def one(draw: Draw) -> Float[Array, " P"]:
         samples = samples_of(config, batch_of(config, env, num_envs, num_steps, state, draw))
-        return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
+        return mean_gradient(vanilla, state.learner.networks.policy, samples)
 
     return jax.lax.map(one, draws)
 
@@ -90,7 +90,7 @@ def _collected_gradient(
     config: Config, env: Environment, num_steps: int, state: TrainState, carry: EnvCarry, key: Key[Array, ""]
 ) -> Float[Array, " P"]:
     samples = samples_of(config, run(config, env, num_steps, state, carry, key)[0])
-    return mean_gradient(weighted_losses, state.learner.networks.policy, samples)
+    return mean_gradient(vanilla, state.learner.networks.policy, samples)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -104,7 +104,7 @@ def first_episodes(
     advantage = mine * estimate_advantages(config, segment, segment.reward, config.hypers)
 
     def one(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
-        return horizon * mean_gradient(weighted_losses, state.learner.networks.policy, samples)
+        return horizon * mean_gradient(vanilla, state.learner.networks.policy, samples)
 
     columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (segment.obs, segment.action, advantage))
     return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)

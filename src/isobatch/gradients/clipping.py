@@ -12,13 +12,14 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from isobatch.algorithms.policy_phase import Batch, optimize, prepare, total_loss
-from isobatch.config import Config, Hypers
+from isobatch.algorithms.policy_phase import Batch, optimize, policy_loss, prepare
+from isobatch.config import Config
 from isobatch.envs.interface import Environment
 from isobatch.gradients.batches import Draw, batch_of
+from isobatch.gradients.objectives import full
+from isobatch.gradients.per_sample import mean_gradient
 from isobatch.state import Learner, TrainState
 
 QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
@@ -46,17 +47,10 @@ def restrained(config: Config, env: Environment, state: TrainState, draws: Draw)
 
 def _quantities(config: Config, batch: Batch, learner: Learner) -> Float[Array, " Q"]:
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
-    averaged = None if learner.proximal is None else learner.proximal.params
-
-    def gradient(hypers: Hypers) -> tuple[Array, dict[str, Array]]:
-        tree, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(
-            config, "policy", flat, learner.networks, averaged, hypers
-        )
-        return ravel_pytree(tree.policy)[0], metrics
-
-    held = dataclasses.replace(config.hypers, ent_coef=0.0)
-    with_it, metrics = gradient(held)
-    without, _ = gradient(dataclasses.replace(held, clip_eps=math.inf, kl_coef=0.0))
+    policy, averaged = learner.networks.policy, None if learner.proximal is None else learner.proximal.params
+    free = dataclasses.replace(config.hypers, clip_eps=math.inf, kl_coef=0.0)
+    with_it, without = (mean_gradient(full(config, h, averaged), policy, flat) for h in (config.hypers, free))
     lengths = jnp.linalg.norm(with_it), jnp.linalg.norm(without)
     cosine = with_it @ without / jnp.maximum(lengths[0] * lengths[1], 1e-30)
+    metrics = policy_loss(config, flat, policy(flat.obs), averaged, config.hypers)[1]
     return jnp.stack([cosine, lengths[0] / lengths[1], metrics["losses/clipfrac"], metrics["losses/approx_kl"]])

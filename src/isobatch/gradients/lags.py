@@ -22,7 +22,8 @@ from isobatch.config import Config
 from isobatch.gradients.bootstrap import unit_mean
 from isobatch.gradients.chains import Chains, window_advantages
 from isobatch.gradients.gram import gram
-from isobatch.gradients.landscape import weighted_losses, window_products
+from isobatch.gradients.landscape import window_products
+from isobatch.gradients.objectives import vanilla
 from isobatch.gradients.projection import directional
 from isobatch.networks import Policy
 
@@ -79,8 +80,8 @@ def _chain_sums(
     policy: Policy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: Float[Array, ""]
 ) -> tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]:
     """Of one chain: products by lag, how many they are, and the sum of all products."""
-    along = directional(weighted_losses, policy, samples, ravel_pytree(policy)[1](mean))
-    centred = gram(weighted_losses, policy, samples) - along[:, None] - along + level
+    along = directional(vanilla, policy, samples, ravel_pytree(policy)[1](mean))
+    centred = gram(vanilla, policy, samples) - along[:, None] - along + level
     trajectory = jnp.cumsum(done) - done
     same = trajectory[:, None] == trajectory
     return diagonal_sums(centred * same), diagonal_sums(same.astype(float)), jnp.sum(centred)

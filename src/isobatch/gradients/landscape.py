@@ -23,19 +23,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from isobatch import losses
 from isobatch.config import Config
 from isobatch.gradients.bootstrap import pair_mean, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
+from isobatch.gradients.objectives import vanilla
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
-
-
-def weighted_losses(policy: Policy, samples: tuple[Array, Array, Array]) -> Float[Array, " n"]:
-    """The vanilla policy gradient of samples with their advantages."""
-    obs, action, advantage = samples
-    return losses.policy_gradient(policy(obs).log_prob(action), advantage)
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ def window_products(
     size = sum(leaf.size for leaf in jax.tree.leaves(policy))
 
     def gradient(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
-        return ravel_pytree(jax.grad(lambda net: jnp.mean(weighted_losses(net, samples)))(policy))[0]
+        return ravel_pytree(jax.grad(lambda net: jnp.mean(vanilla(net, samples)))(policy))[0]
 
     def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
         gradients = jax.vmap(gradient, in_axes=1)(samples)

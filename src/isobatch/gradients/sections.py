@@ -34,8 +34,9 @@ from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.correlation import cosine_across, cosine_pairs, cosine_with_mean
 from isobatch.gradients.gram import check_memory, compiled_gram
 from isobatch.gradients.lags import lag_sums
-from isobatch.gradients.landscape import Measured, at_geometry, measure, weighted_losses, weights_of
+from isobatch.gradients.landscape import Measured, at_geometry, measure, weights_of
 from isobatch.gradients.layout import Layout
+from isobatch.gradients.objectives import vanilla
 from isobatch.gradients.options import LabOptions, chain_length, geometries_of
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
@@ -301,7 +302,7 @@ def batches(about: Policy, count: int, lam: float | None = None) -> Iterator[tup
     drawn = draws(count, about.options.measure_seed + 5)
     for key, age in zip(drawn.key, drawn.age, strict=True):
         segment = batch_of(config, about.env, n, t, about.state, Draw(key, age))
-        gram = compiled_gram(weighted_losses)(about.policy, samples_of(config, segment))
+        gram = compiled_gram(vanilla)(about.policy, samples_of(config, segment))
         done = np.asarray(segment.terminated | segment.truncated)
         episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)
         yield np.asarray(gram, float), Layout.of(episode.ravel(), np.zeros(n * t, int))
