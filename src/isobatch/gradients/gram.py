@@ -6,7 +6,7 @@ column of ones appended to x for the bias:
     factored   g_i . g_j = sum_pq (x_ip . x_jq) (d_ip . d_jq)      n^2 p^2 (In + Out) products; a dense layer has p = 1
     explicit   g_i = sum_p x_ip d_ip', then g_i . g_j              n^2 In Out products; a convolution has many positions
 
-Parameters outside the known layers, and layers that are applied more than once, go by vmapped gradients of theirs alone.
+Parameters outside the known layers, and layers that are applied more than once, go by their own vmapped gradients.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array,
 
     kept = jax.lax.map(partial(_keep, losses, made, group, network), jax.tree.map(cut, samples))
     kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], kept)
-    for layer, numbers in kept.items():
+    for numbers in kept.values():
         total = total + (_factored(*numbers) if isinstance(numbers, tuple) else numbers @ numbers.T)
     return total
 
