@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -61,9 +62,11 @@ def same(conv: Conv, x: Array) -> Array:
 
 
 def pooled(x: Array) -> Array:
-    """The largest of 3 x 3, at every second place."""
-    padding = ((0, 0), (1, 1), (1, 1), (0, 0))
-    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
+    """The largest of 3 x 3, at every second place; by slices, since `reduce_window` has a slow gradient on a CPU."""
+    height, width = x.shape[1:3]
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)
+    x = reduce(jnp.maximum, [x[:, i : i + height : 2] for i in range(3)])
+    return reduce(jnp.maximum, [x[:, :, j : j + width : 2] for j in range(3)])
 
 
 def impala(obs_shape: tuple[int, ...], actions: int, seed: int = 0) -> Impala:

@@ -182,12 +182,14 @@ def test_inner_products_in_double_precision(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["continuous actions", "images", "few positions"])
-def test_microbatches_and_groups_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three samples at a time, of seven, and one layer at a time."""
+def test_microbatches_groups_and_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three samples at a time, of seven, one layer at a time, and two rows of the result."""
+    monkeypatch.setattr(engine, "BLOCK", 2)
     case = CASES[name]()
-    active = sum(w.positions * (w.inputs + w.outputs) for w in plan(*case).ways.values())
+    made = plan(*case)
+    active = made.others + sum(w.positions * (w.inputs + w.outputs) for w in made.ways.values())
     monkeypatch.setattr(engine, "STORED_BYTES", 1)
-    monkeypatch.setattr(engine, "MICROBATCH_BYTES", 3.5 * engine.FLOAT * active)
+    monkeypatch.setattr(engine, "MICROBATCH_BYTES", 3.5 * 4 * active)
     made = plan(*case)
     assert made.microbatch == 3
     assert len(made.groups) == len(made.ways) + (made.others > 0) > 1

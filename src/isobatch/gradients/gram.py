@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import jax
@@ -27,9 +28,9 @@ from isobatch.errors import UsageError
 from isobatch.gradients.layers import Losses, Tap, is_layer, num_samples, rows_and_deltas, tap_shapes
 from isobatch.memory import SHARE, available_bytes, in_words
 
-MICROBATCH_BYTES = 128e6  # rows and deltas that are held at once
+MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
 STORED_BYTES = 1e9  # of what is kept of all samples while one group of layers is worked on
-FLOAT = 4
+BLOCK = 1024  # rows of the result that are computed at once, up to the diagonal
 OTHERS = -1  # the number of the parameters outside the known layers
 
 
@@ -65,8 +66,9 @@ class Plan:
 
     def bytes(self, samples: int) -> int:
         """Memory at its highest: the result, two matrices of its size at work, what is stored, one microbatch."""
+        # A factored layer works on two blocks of rows, and the last step on the result and its mirror image.
         stored = max(sum(self._stored(layer) for layer in group) for group in self.groups)
-        return int(FLOAT * samples * (3 * samples + stored) + 4 * MICROBATCH_BYTES)
+        return int(number_bytes() * samples * (3 * samples + stored) + 4 * MICROBATCH_BYTES)
 
     def _stored(self, layer: int) -> int:
         return self.others if layer == OTHERS else self.ways[layer].stored
@@ -78,18 +80,23 @@ def plan(losses: Losses, network: Any, samples: Any) -> Plan:
     shapes = tap_shapes(losses, network, samples)
     ways = {i: Way.of(tap) for i, tap in shapes.items()}
     others = sum(leaf.size for leaf in jax.tree.leaves(_other_parameters(network, ways)))
-    active = sum(way.positions * (way.inputs + way.outputs) for way in ways.values())
-    microbatch = int(np.clip(MICROBATCH_BYTES / FLOAT / max(active, 1), 1, count))
+    active = others + sum(way.positions * (way.inputs + way.outputs) for way in ways.values())
+    most = int(np.clip(MICROBATCH_BYTES / number_bytes() / max(active, 1), 1, count))
+    microbatch = -(-count // -(-count // most))  # as few microbatches as possible, of nearly equal size
     sizes = {i: way.stored for i, way in ways.items()} | ({OTHERS: others} if others else {})
     groups: list[list[int]] = []
     room = 0.0
     for layer, size in sizes.items():
         if not groups or size > room:
             groups.append([])
-            room = STORED_BYTES / FLOAT / count
+            room = STORED_BYTES / number_bytes() / count
         groups[-1].append(layer)
         room -= size
     return Plan(ways, tuple(map(tuple, groups)), microbatch, others)
+
+
+def number_bytes() -> int:
+    return int(jnp.result_type(float).itemsize)
 
 
 def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
@@ -100,7 +107,7 @@ def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
     for group in made.groups:
         # Compiled one by one, so that what one group keeps is dropped before the next begins.
         total = jax.jit(partial(_add_group, losses, made, group), donate_argnums=0)(total, network, samples)
-    return total
+    return jax.jit(_mirrored, donate_argnums=0)(total)
 
 
 def check_memory(need: int, what: str) -> None:
@@ -113,7 +120,10 @@ def check_memory(need: int, what: str) -> None:
 
 
 def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: Any, samples: Any) -> Array:
-    """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
+    """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers.
+
+    Only blocks of rows up to the diagonal: the result is symmetric.
+    """
     count = num_samples(samples)
     pieces = -(-count // made.microbatch)
     padding = pieces * made.microbatch - count
@@ -123,9 +133,22 @@ def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array,
         return filled.reshape(pieces, made.microbatch, *leaf.shape[1:])
 
     kept = jax.lax.map(partial(_keep, losses, made, group, network), jax.tree.map(cut, samples))
-    kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], kept)
+    kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), kept)
     for numbers in kept.values():
-        total = total + (_factored(*numbers) if isinstance(numbers, tuple) else numbers @ numbers.T)
+        for start in range(0, count, BLOCK):
+            stop = min(start + BLOCK, count)
+            block = _products(
+                jax.tree.map(itemgetter(slice(start, stop)), numbers), jax.tree.map(itemgetter(slice(stop)), numbers)
+            )
+            total = total.at[start:stop, :stop].add(block)
+    return total
+
+
+def _mirrored(total: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """With the blocks below the diagonal above it too."""
+    # By blocks: a select between all of it and its transpose crashes XLA's CPU backend (jaxlib 0.10.2, n = 1024).
+    for start in range(BLOCK, len(total), BLOCK):
+        total = total.at[:start, start : start + BLOCK].set(total[start : start + BLOCK, :start].T)
     return total
 
 
@@ -145,14 +168,20 @@ def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: Any, samp
     return kept
 
 
-def _factored(rows: Float[Array, "n p i"], deltas: Float[Array, "n p o"]) -> Float[Array, "n n"]:
-    """sum_pq (x_ip . x_jq) (d_ip . d_jq), for few positions."""
-    count, positions, _ = rows.shape
-    total = jnp.zeros((count, count))
-    for p in range(positions):
-        for q in range(positions):
-            total += (rows[:, p] @ rows[:, q].T) * (deltas[:, p] @ deltas[:, q].T)
-    return total
+def _products(left: Any, right: Any) -> Float[Array, "m n"]:
+    """g_i . g_j for samples i on the left and j on the right, of what is kept of a layer."""
+    if not isinstance(left, tuple):
+        return left @ right.T
+    (rows_i, deltas_i), (rows_j, deltas_j) = left, right
+    positions = rows_i.shape[1]
+    if positions == 1:
+        return (rows_i[:, 0] @ rows_j[:, 0].T) * (deltas_i[:, 0] @ deltas_j[:, 0].T)
+
+    def add(pair: Array, total: Array) -> Array:
+        p, q = pair // positions, pair % positions
+        return total + (rows_i[:, p] @ rows_j[:, q].T) * (deltas_i[:, p] @ deltas_j[:, q].T)
+
+    return jax.lax.fori_loop(0, positions**2, add, jnp.zeros((len(rows_i), len(rows_j)), rows_i.dtype))
 
 
 def _other_parameters(network: Any, ways: dict[int, Way]) -> dict[int, Any]:
