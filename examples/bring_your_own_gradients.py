@@ -28,8 +28,6 @@ from isobatch.gradients.variance import decompose
 
 ENVS, STEPS, ROLLOUTS = 4, 64, 16
 APART = 4  # one rollout of four is kept: episodes are short this early, so those are as good as independent
-    500 // STEPS + 1
-)  # rollouts from one that is kept to the next: CartPole's time limit, so that they are independent
 LAGS = (1, 4, 16)
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import jax
@@ -30,7 +29,7 @@ from isobatch.memory import SHARE, available_bytes, in_words
 
 MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
 STORED_BYTES = 1e9  # of what is kept of all samples while one group of layers is worked on
-BLOCK = 1024  # rows of the result that are computed at once, up to the diagonal
+BLOCK = 1024  # rows and columns of the result that are computed at once
 OTHERS = -1  # the number of the parameters outside the known layers
 
 
@@ -59,14 +58,13 @@ class Way:
 class Plan:
     """What is done in which order, for a network and samples of given shapes."""
 
-    ways: dict[int, Way]
+    ways: dict[int, Way] = field(hash=False)
     groups: tuple[tuple[int, ...], ...]  # layers whose numbers are kept at the same time; one backward pass each
     microbatch: int
     others: int  # parameters outside the known layers
 
     def bytes(self, samples: int) -> int:
         """Memory at its highest: the result, two matrices of its size at work, what is stored, one microbatch."""
-        # A factored layer works on two blocks of rows, and the last step on the result and its mirror image.
         stored = max(sum(self._stored(layer) for layer in group) for group in self.groups)
         return int(number_bytes() * samples * (3 * samples + stored) + 4 * MICROBATCH_BYTES)
 
@@ -101,13 +99,38 @@ def number_bytes() -> int:
 
 def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
     """G_ij = g_i . g_j of the per-sample gradients of `losses`, exactly."""
-    made, count = plan(losses, network, samples), num_samples(samples)
+    return _gram(losses, plan(losses, network, samples), network, samples)
+
+
+def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
+    """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
+    plans: dict[Any, Plan] = {}
+
+    def run(network: Any, samples: Any) -> Array:
+        leaves, structure = jax.tree.flatten((network, samples))
+        shapes = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves), number_bytes())
+        if shapes not in plans:
+            plans[shapes] = plan(losses, network, samples)
+        return _gram(losses, plans[shapes], network, samples)
+
+    return run
+
+
+def _gram(losses: Losses, made: Plan, network: Any, samples: Any) -> Float[Array, "n n"]:
+    count = num_samples(samples)
     check_memory(made.bytes(count), f"{count} samples")
-    total = jnp.zeros((count, count))
+    blocks, block = _blocks(count)
+    total = jnp.zeros((blocks * block, blocks * block))
     for group in made.groups:
         # Compiled one by one, so that what one group keeps is dropped before the next begins.
-        total = jax.jit(partial(_add_group, losses, made, group), donate_argnums=0)(total, network, samples)
-    return jax.jit(_mirrored, donate_argnums=0)(total)
+        total = _add_group(losses, made, group, total, network, samples)
+    return _mirrored(total, block)[:count, :count]
+
+
+def _blocks(count: int) -> tuple[int, int]:
+    """How many blocks the rows are cut into, and their size; the last one may reach beyond the samples."""
+    blocks = -(-count // BLOCK)
+    return blocks, -(-count // blocks)
 
 
 def check_memory(need: int, what: str) -> None:
@@ -119,36 +142,49 @@ def check_memory(need: int, what: str) -> None:
         )
 
 
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: Any, samples: Any) -> Array:
-    """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers.
-
-    Only blocks of rows up to the diagonal: the result is symmetric.
-    """
-    count = num_samples(samples)
-    pieces = -(-count // made.microbatch)
-    padding = pieces * made.microbatch - count
+    """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
+    pieces = -(-len(total) // made.microbatch)
+    padding = pieces * made.microbatch - num_samples(samples)
 
     def cut(leaf: Array) -> Array:
         filled = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)])
         return filled.reshape(pieces, made.microbatch, *leaf.shape[1:])
 
     kept = jax.lax.map(partial(_keep, losses, made, group, network), jax.tree.map(cut, samples))
-    kept = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), kept)
     for numbers in kept.values():
-        for start in range(0, count, BLOCK):
-            stop = min(start + BLOCK, count)
-            block = _products(
-                jax.tree.map(itemgetter(slice(start, stop)), numbers), jax.tree.map(itemgetter(slice(stop)), numbers)
-            )
-            total = total.at[start:stop, :stop].add(block)
+        total = _add_products(
+            total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), numbers), num_samples(samples)
+        )
     return total
 
 
-def _mirrored(total: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def _add_products(total: Float[Array, "m m"], numbers: Any, count: int) -> Float[Array, "m m"]:
+    """Add g_i . g_j of a layer, block by block, on the diagonal and below it: the result is symmetric.
+
+    A loop, since XLA may begin all blocks of an unrolled one at the same time, and hold a copy of the numbers for each.
+    """
+    blocks, block = _blocks(count)
+    below = jnp.asarray([(i, j) for i in range(blocks) for j in range(i + 1)]) * block
+
+    def cut(start: Array, leaf: Array) -> Array:
+        return jax.lax.dynamic_slice_in_dim(leaf, start, block)
+
+    def add(total: Array, corner: Array) -> tuple[Array, None]:
+        rows, columns = (jax.tree.map(partial(cut, start), numbers) for start in corner)
+        there = jax.lax.dynamic_slice(total, corner, (block, block))
+        return jax.lax.dynamic_update_slice(total, there + _products(rows, columns), corner), None
+
+    return jax.lax.scan(add, total, below)[0]
+
+
+@partial(jax.jit, static_argnums=1, donate_argnums=0)
+def _mirrored(total: Float[Array, "m m"], block: int) -> Float[Array, "m m"]:
     """With the blocks below the diagonal above it too."""
     # By blocks: a select between all of it and its transpose crashes XLA's CPU backend (jaxlib 0.10.2, n = 1024).
-    for start in range(BLOCK, len(total), BLOCK):
-        total = total.at[:start, start : start + BLOCK].set(total[start : start + BLOCK, :start].T)
+    for start in range(block, len(total), block):
+        total = total.at[:start, start : start + block].set(total[start : start + block, :start].T)
     return total
 
 
@@ -202,8 +238,3 @@ def _other_gradients(losses: Losses, ways: dict[int, Way], network: Any, samples
         return ravel_pytree(jax.grad(loss)(_other_parameters(network, ways), sample))[0]
 
     return jax.vmap(gradient)(samples)
-
-
-def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
-    """`gram` of one kind of loss, compiled: for many sets of samples of one shape."""
-    return jax.jit(partial(gram, losses))
