@@ -51,6 +51,7 @@ def collect():
         from stable_baselines3.common.env_util import make_vec_env
     except ImportError as missing:
         sys.exit(f"This example needs Stable-Baselines3 ({missing}): pip install stable-baselines3")
+    torch.set_num_threads(1)  # networks this small are slower with more
     model = PPO("MlpPolicy", make_vec_env("CartPole-v1", ENVS, seed=0), n_steps=STEPS, seed=0, device="cpu")
     model.learn(1024)
     callback, buffer, kept = CallbackList([]), model.rollout_buffer, []

@@ -28,7 +28,7 @@ from isobatch.gradients.layers import Losses, Tap, is_layer, num_samples, rows_a
 from isobatch.memory import SHARE, available_bytes, in_words
 
 MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
-STORED_BYTES = 1e9  # of what is kept of all samples while one group of layers is worked on
+STORED_BYTES = 2e9  # of what is kept of all samples while one group of layers is worked on
 BLOCK = 1024  # rows and columns of the result that are computed at once
 OTHERS = -1  # the number of the parameters outside the known layers
 
@@ -231,7 +231,7 @@ def _other_gradients(losses: Losses, ways: dict[int, Way], network: Any, samples
     nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
 
     def loss(others: dict[int, Any], sample: Any) -> Array:
-        whole = structure.unflatten([others.get(i, node) for i, node in enumerate(nodes)])
+        whole = jax.tree.unflatten(structure, [others.get(i, node) for i, node in enumerate(nodes)])
         return losses(whole, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
     def gradient(sample: Any) -> Array:

@@ -82,7 +82,7 @@ def is_layer(node: Any) -> bool:
 def swap_layers(network: Any, make: Callable[[int, Affine], Any]) -> Any:
     """The network with each layer replaced by make(number, layer)."""
     nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
-    return structure.unflatten([make(i, node) if is_layer(node) else node for i, node in enumerate(nodes)])
+    return jax.tree.unflatten(structure, [make(i, node) if is_layer(node) else node for i, node in enumerate(nodes)])
 
 
 def tap_shapes(losses: Losses, network: Any, samples: Any) -> dict[int, Tap]:

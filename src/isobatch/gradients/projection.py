@@ -25,7 +25,7 @@ def project(losses: Losses, network: Any, samples: Any, directions: int, seed: S
     def along(key: Array) -> Float[Array, " n"]:
         keys = jax.random.split(key, len(leaves))
         signs = [jax.random.rademacher(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-        return directional(losses, network, samples, structure.unflatten(signs))
+        return directional(losses, network, samples, jax.tree.unflatten(structure, signs))
 
     keys = jax.random.split(jax.random.key(seed), directions)
     return jax.lax.map(along, keys).T / jnp.sqrt(directions)
