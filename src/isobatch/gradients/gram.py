@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -102,6 +102,7 @@ def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
     return _gram(losses, plan(losses, network, samples), network, samples)
 
 
+@cache
 def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
     """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
     plans: dict[Any, Plan] = {}
