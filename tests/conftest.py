@@ -15,7 +15,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 # The rooms that handle arrays. `config` is not one: its floats become traced arrays inside a program.
 ROOMS = (
     "losses advantages moments proximal aggregation minibatches distributions networks optimizers rollout staleness "
-    "state algorithms envs program evaluation checkpoints"
+    "state algorithms envs program evaluation checkpoints "
+    "gradients.layers gradients.per_sample gradients.gram gradients.projection"
 )
 install_import_hook([f"isobatch.{room}" for room in ROOMS.split()], "typecheck.check")
 

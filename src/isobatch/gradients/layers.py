@@ -9,17 +9,20 @@ change nothing forwards, and to which the backward pass hands x and delta.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.extend.core import get_opaque_trace_state
 from jaxtyping import Array, Float
 
 from isobatch.networks import Affine
 
 Losses = Callable[[Any, Any], Float[Array, " n"]]
 """From a network and a pytree of samples [n, ...] to one loss for each, which no other sample has a part in."""
+MADE_UP = 7919  # samples while shapes are found out: a prime, so that no other axis has this size
 
 
 class Tap(eqx.Module):
@@ -86,19 +89,32 @@ def tap_shapes(losses: Losses, network: Any, samples: Any) -> dict[int, Tap]:
     """Layer number -> shapes of its rows and deltas for these samples.
 
     Only of layers that are applied once, to an array with the samples as its first axis: the others are unknown here.
+    A layer inside a loop, a vmap or a jit of the losses' own counts as unknown too, since it may be applied again and
+    again without being called again.
     """
-    found: dict[int, list[Tap]] = {}
+    found: dict[int, list[Tap | None]] = {}
 
-    def recording(i: int, layer: Affine) -> _Recording:
-        return _Recording(layer, lambda tap: found.setdefault(i, []).append(jax.tree.map(jax.typeof, tap)))
+    def shapes(network: Any, samples: Any) -> Array:
+        outside = get_opaque_trace_state()
 
-    jax.eval_shape(lambda net, batch: losses(swap_layers(net, recording), batch), network, samples)
+        def record(i: int, tap: Tap) -> None:
+            known = get_opaque_trace_state() == outside and _leads(tap)
+            found.setdefault(i, []).append(jax.tree.map(jax.typeof, tap) if known else None)
+
+        return losses(swap_layers(network, lambda i, layer: _Recording(layer, partial(record, i))), samples)
+
     count = num_samples(samples)
-    return {i: taps[0] for i, taps in found.items() if len(taps) == 1 and _leads(taps[0], count)}
+    jax.eval_shape(shapes, network, jax.tree.map(partial(_of_count, MADE_UP), samples))
+    once = {i: taps[0] for i, taps in found.items() if len(taps) == 1}
+    return {i: jax.tree.map(partial(_of_count, count), tap) for i, tap in once.items() if tap is not None}
 
 
-def _leads(tap: Tap, count: int) -> bool:
-    return all(leaf.ndim >= 2 and leaf.shape[0] == count for leaf in (tap.x, tap.delta))
+def _leads(tap: Tap) -> bool:
+    return all(leaf.ndim >= 2 and leaf.shape[0] == MADE_UP for leaf in (tap.x, tap.delta))
+
+
+def _of_count(count: int, leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
 
 def rows_and_deltas(losses: Losses, network: Any, samples: Any, shapes: dict[int, Tap]) -> dict[int, Tap]:

@@ -11,12 +11,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from isobatch.gradients.layers import Losses, Plain, swap_layers
 
+Seed = int | Int[Array, ""]
 
-def project(losses: Losses, network: Any, samples: Any, directions: int, seed: int = 0) -> Float[Array, "n k"]:
+
+def project(losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0) -> Float[Array, "n k"]:
     """z [n, k]: per-sample gradients in k random directions."""
     leaves, structure = jax.tree.flatten(network)
 
@@ -39,7 +41,7 @@ def directional(losses: Losses, network: Any, samples: Any, direction: Any) -> F
 
 
 def projected_gram(
-    losses: Losses, network: Any, samples: Any, directions: int, seed: int = 0
+    losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0
 ) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
     """The inner products, and a standard error of each that is never too small on average."""
     z = project(losses, network, samples, directions, seed)
