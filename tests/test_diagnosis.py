@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny import flags, tiny
 
@@ -11,6 +12,7 @@ from isobatch import diagnosis
 from isobatch.cli.main import main
 from isobatch.diagnosis import diagnose
 from isobatch.errors import UsageError
+from isobatch.gradients.bootstrap import pair_mean
 from isobatch.gradients.options import SECTIONS, LabOptions
 from isobatch.gradients.words import sentences
 from isobatch.trainer import train
@@ -178,8 +180,8 @@ def row(envs: int, steps: int, error: float, **more: Any) -> dict[str, Any]:
 
 
 def test_sentences_follow_the_numbers() -> None:
-    rows = [row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=estimate(2.1, 1.8, 2.5), error_to_own=estimate(1.0))]
-    found = {"budget": 1024, "staggered_resets": False, "gae_lambda": 0.95, "rows": rows}
+    rows = [row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=estimate(2.1, 1.8, 2.5), own=True)]
+    found = geometries_of(rows)
     text = " ".join(sentences({"geometries": found}))
     assert "64x16 has 2.1 times (1.8 to 2.5) lower gradient mean squared error than 4x256 (this run's)" in text
     assert "500 samples (400 to 600)" in text
@@ -191,6 +193,37 @@ def test_sentences_follow_the_numbers() -> None:
         sentences({"geometries": found})
     )
     rows[0]["squared_bias"] = estimate(5.0, 4.0, 6.0)
-    assert "Up to 16 steps" in " ".join(sentences({"geometries": found}))
-    rows[1]["seconds_per_batch"] = 0.00001
-    assert "Weighed against time 4x256 is best" in " ".join(sentences({"geometries": found}))
+    assert "Up to T = 16, at lambda 0.95, the error is mostly bias of the value function" in " ".join(
+        sentences({"geometries": found})
+    )
+
+
+def geometries_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"budget": 1024, "staggered_resets": False, "gae_lambda": 0.95, "bootstrap": True, "rows": rows}
+
+
+def test_time_buys_less_variance_but_not_less_bias() -> None:
+    """100 batches of 4x256 in the time of one of 64x16: their error is 2.1/100 if all of it is variance."""
+    rows = [row(64, 16, 1.0), row(4, 256, 2.1, seconds_per_batch=0.00001)]
+    assert "Weighed against time 4x256 is best" in " ".join(sentences({"geometries": geometries_of(rows)}))
+    assert "has 47.6 times less error" in " ".join(sentences({"geometries": geometries_of(rows)}))
+    rows[1] |= {"variance": estimate(0.1), "squared_bias": estimate(2.0)}
+    assert "Weighed against time" not in " ".join(sentences({"geometries": geometries_of(rows)}))
+
+
+def test_estimates_below_zero_and_without_a_value_make_sentences() -> None:
+    """With few chains a variance can come out negative: ratios to it are then unknown, and so are effective samples."""
+    unknown = {"value": None, "low": -3.0, "high": None}
+    rows = [
+        row(64, 16, -0.1, error_to_best=unknown, own=True, effective_samples=unknown),
+        row(4, 256, 2.1, error_to_best=unknown, effective_samples=estimate(100.0, 50.0, 200.0)),
+    ]
+    text = " ".join(sentences({"geometries": geometries_of(rows)}))
+    assert "4x256 cannot be told from it (at least 0.0 times)" in text
+    assert "samples of 4x256 are worth 100 (50 to 200) independent ones; those of 64x16 more than can be told" in text
+
+
+def test_a_resample_without_a_pair_is_no_number_and_no_warning() -> None:
+    which = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]], bool)
+    found = pair_mean(np.full((4, 4), 3.0), np.array([[1.0, 1, 1, 1], [2, 0, 2, 0]]), which)
+    np.testing.assert_array_equal(found, [3.0, np.nan])

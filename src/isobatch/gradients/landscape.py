@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from isobatch.config import Config
-from isobatch.gradients.bootstrap import pair_mean, resample, unit_mean
+from isobatch.gradients.bootstrap import pair_mean, ratio, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
 from isobatch.gradients.objectives import vanilla
 from isobatch.networks import Policy
@@ -111,7 +111,7 @@ class Measured:
     squared_bias: np.ndarray
     signal: np.ndarray  # |E[G_B]|^2
     effective_samples: np.ndarray  # independent samples with the same variance
-    critical_batch: np.ndarray  # samples of this geometry's kind at which the noise equals the signal
+    critical_batch: np.ndarray  # samples of independent batches like this one whose noise equals the signal
 
     @property
     def error(self) -> np.ndarray:
@@ -137,9 +137,6 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
     across = -shared / num_envs if spread else (1 - 1 / num_envs) * shared
     variance = own / num_envs + across
     individual = sample / (num_envs * steps)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        critical = np.where(signal > 0, num_envs * steps * variance / signal, np.inf)
-        effective = np.where(variance > 0, sample / variance, np.nan)
     return Measured(
         num_envs=num_envs,
         num_steps=steps,
@@ -150,8 +147,8 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
         across=across,
         squared_bias=pair_mean(moments.bias, weights),
         signal=signal,
-        effective_samples=effective,
-        critical_batch=critical,
+        effective_samples=ratio(sample, variance, otherwise=np.inf),
+        critical_batch=ratio(num_envs * steps * variance, signal, otherwise=np.inf),
     )
 
 

@@ -28,7 +28,7 @@ from isobatch.gradients.batches import (
     samples_of,
     seconds_per_batch,
 )
-from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, unit_mean
+from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, ratio, unit_mean
 from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.correlation import cosine_across, cosine_pairs, cosine_with_mean
@@ -111,18 +111,25 @@ def geometries(about: Policy, watch: Watch) -> Found:
         n, t = point.num_envs, point.num_steps
         row = _row(point) | {
             "other_resets_variance": of_resamples(other.variance),
-            "error_to_best": of_resamples(_ratio(point.error, best.error)),
+            "error_to_best": of_resamples(ratio(point.error, best.error, otherwise=np.inf)),
             "seconds_per_batch": seconds_per_batch(config, about.env, about.state, n, t),
         }
         if own is not None:
-            row["error_to_own"] = of_resamples(_ratio(point.error, own.error))
-            row["variance_to_own"] = of_resamples(_ratio(point.variance, own.variance))
+            row["own"] = point is own
+            row["error_to_own"] = of_resamples(ratio(point.error, own.error, otherwise=np.inf))
+            row["variance_to_own"] = of_resamples(ratio(point.variance, own.variance, otherwise=np.inf))
         if (n, t) in directly:
             products = batch_products(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
             row["measured_variance"] = direct_variance(products)
         rows.append(row)
         watch(0.6 + 0.4 * (i + 1) / len(points))
-    return {"gae_lambda": lam, "staggered_resets": config.staggered_resets, "budget": about.budget, "rows": rows}
+    return {
+        "gae_lambda": lam,
+        "bootstrap": config.bootstrap,
+        "staggered_resets": config.staggered_resets,
+        "budget": about.budget,
+        "rows": rows,
+    }
 
 
 def _worth_measuring(about: Policy) -> list[tuple[int, int]]:
@@ -138,11 +145,6 @@ def _row(point: Measured) -> Found:
     names = [f.name for f in dataclasses.fields(Measured)]
     arrays = {name: getattr(point, name) for name in [*names[3:], "error"]}
     return {name: getattr(point, name) for name in names[:3]} | {k: of_resamples(v) for k, v in arrays.items()}
-
-
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(denominator > 0, numerator / denominator, np.nan)
 
 
 def lambdas(about: Policy, watch: Watch) -> Found:
