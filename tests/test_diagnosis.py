@@ -1,20 +1,24 @@
 """`isobatch diagnose`: what it keeps, what it says, and how it fails."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from tiny import flags, tiny
 
 from isobatch import diagnosis
 from isobatch.cli.main import main
-from isobatch.diagnosis import diagnose
+from isobatch.diagnosis import diagnose, key_of, policy_of
 from isobatch.errors import UsageError
 from isobatch.gradients.bootstrap import pair_mean
 from isobatch.gradients.options import SECTIONS, LabOptions
 from isobatch.gradients.words import sentences
+from isobatch.loading import load_run
 from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("laboratory")
@@ -83,6 +87,27 @@ def test_what_is_measured_is_kept_and_what_is_damaged_is_measured_again(
     assert diagnose(run_dir, LabOptions(**SMALL), "12") == results[1:]
     with pytest.raises(AssertionError, match="measured again"):
         diagnose(run_dir, LabOptions(**SMALL | {"chains": 9}), "12")
+
+
+def test_another_seed_is_measured_and_not_read_from_the_files_of_the_first(run_dir: Path, tmp_path: Path) -> None:
+    """Settings, options and iteration are the same: only the weights differ."""
+    loaded = load_run(run_dir)
+    keys = [key_of(policy_of(loaded, LabOptions(**SMALL), seed, {}), 12, "lags") for seed in (None, 0, 1)]
+    assert keys[0] == keys[1] != keys[2]
+    other = tmp_path / "run"
+    train(tiny(), seed=1, run_dir=other)
+    measured = LabOptions(**SMALL, sections="minibatches")
+    first, second = (diagnose(run, measured, out=tmp_path / "out")[0] for run in (run_dir, other))
+    assert first["minibatches"] != second["minibatches"]
+
+
+def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
+    loaded = load_run(run_dir)
+    networks = jax.tree.map(lambda leaf: leaf * float("nan"), loaded.states.learner.networks)
+    states = eqx.tree_at(lambda s: s.learner.networks, loaded.states, networks)
+    broken = dataclasses.replace(loaded, states=states)
+    with pytest.raises(UsageError, match="checkpoint=12 of seed 1 has weights that are not finite"):
+        policy_of(broken, LabOptions(**SMALL), 1, {})
 
 
 def test_the_command_prints_tables_pictures_and_sentences(
