@@ -37,7 +37,7 @@ from isobatch.gradients.lags import lag_sums
 from isobatch.gradients.landscape import Measured, at_geometry, measure, weights_of
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.objectives import vanilla
-from isobatch.gradients.options import LabOptions, chain_length, geometries_of
+from isobatch.gradients.options import LabOptions, chain_length, doubling, geometries_of
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.state import TrainState
@@ -48,6 +48,7 @@ LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
 BINS = 40  # of cosines from -1 to 1
 LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
+MOST_SIZES = 6  # of minibatches
 LEAST_EPISODES = 4
 
 Watch = Callable[[float], None]
@@ -154,13 +155,12 @@ def lambdas(about: Policy, watch: Watch) -> Found:
     ends = [about.geometries[len(about.geometries) // 3], about.geometries[-1]]
     own = [g for g in about.geometries if g == (about.config.num_envs, about.config.num_steps)]
     chosen = sorted({*ends, *own}, key=lambda g: g[1])
-    variants = [(t, lam) for _, t in chosen for lam in about.options.lambdas]
+    compared = sorted({*about.options.lambdas, about.config.hypers.gae_lambda})
+    variants = [(t, lam) for _, t in chosen for lam in compared]
     moments, _ = measure(about.config, about.policy, about.chains, variants, watch)
     staggered = about.config.staggered_resets
     rows = [
-        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights))
-        for n, t in chosen
-        for lam in about.options.lambdas
+        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights)) for n, t in chosen for lam in compared
     ]
     return {"rows": rows, "own": about.config.hypers.gae_lambda}
 
@@ -171,7 +171,7 @@ def lags(about: Policy, watch: Watch) -> Found:
     sums = lag_sums(about.config, about.policy, about.chains, lam, watch)
     correlations = sums.correlation(about.weights)
     there = [lag for lag in LAGS if lag < about.chains.length and np.isfinite(correlations[0, lag])]
-    edges = [1, *(2**k for k in range(1, (about.chains.length - 1).bit_length())), about.chains.length]
+    edges = [2**k for k in range((about.chains.length - 1).bit_length())] + [about.chains.length]
     shares = sums.shares(edges, about.weights)
     names = ["single samples", *(_span(a, b) for a, b in itertools.pairwise(edges)), "other trajectories"]
     return {
@@ -230,11 +230,13 @@ def minibatches(about: Policy, watch: Watch) -> Found:
     grams = [gram for gram, _ in batches(about, count)]
     watch(0.7)
     rows = []
-    sizes = sorted({n * t // 2**k for k in range(0, 6) if n * t % 2**k == 0} - {0})
-    own = np.array([np.mean(gram) for gram in grams])  # |G_B|^2
+    own = about.config.geometry.optimization_batch
+    sizes = sorted({n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({own} if own < n * t else set()))
+    squared = np.array([np.mean(gram) for gram in grams])  # |G_B|^2
     for size in sizes:
         shuffled = np.array([minibatch_variance(gram, size) for gram in grams])
-        row: Found = {"size": size, "added": _mean_of(shuffled), "squared_batch_gradient": _mean_of(own)}
+        row: Found = {"size": size, "added": _mean_of(shuffled), "squared_batch_gradient": _mean_of(squared)}
+        row["own"] = size == own
         if size % t == 0:
             whole = [row_variance(gram, np.tile(np.arange(n), t), size // t) for gram in grams]
             row["added_by_rows"] = _mean_of(np.array(whole))

@@ -127,11 +127,11 @@ def _lambda(found: Found) -> Iterator[str]:
     for steps in sorted({row["num_steps"] for row in found["rows"]}):
         rows = [row for row in found["rows"] if row["num_steps"] == steps]
         best = min(rows, key=lambda row: row["error"]["value"])
-        last = max(rows, key=lambda row: row["gae_lambda"])
-        if best is not last and last["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
+        used = next(row for row in rows if row["gae_lambda"] == own)
+        if used["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
             yield (
-                f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; {last['gae_lambda']:g} has "
-                f"{last['error']['value'] / best['error']['value']:.1f} times as much (this run: {own:g})."
+                f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; this run's, {own:g}, has "
+                f"{used['error']['value'] / best['error']['value']:.1f} times as much."
             )
 
 
@@ -154,12 +154,13 @@ def _lags(found: Found) -> Iterator[str]:
 
 
 def _minibatches(found: Found) -> Iterator[str]:
-    small = found["rows"][0]
-    ratio = small["added"]["value"] / small["squared_batch_gradient"]["value"]
-    yield (
-        f"A minibatch of {small['size']} adds {ratio:.1f} times the squared length of the batch's own gradient as "
-        "variance, for that one step."
-    )
+    row = next((row for row in found["rows"] if row["own"] and row["added"]["value"] > 0), found["rows"][0])
+    squared = row["squared_batch_gradient"]["value"]
+    if squared > 0:
+        yield (
+            f"A minibatch of {row['size']} adds {row['added']['value'] / squared:.1f} times the squared length of the "
+            "batch's own gradient as variance, for that one step."
+        )
 
 
 def _restraint(found: Found) -> Iterator[str]:
