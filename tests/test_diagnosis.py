@@ -149,6 +149,8 @@ def test_a_policy_is_trained_first_if_there_is_none(
         (["--geometries", "3x10"], "has 30 samples and not the budget of 32"),
         (["--batches", "2"], "batches=2 must be at least 4"),
         (["--preset", "pendulum"], "preset='pendulum' is unknown"),
+        (["--preset", "pendulum-post"], "has a run and settings of its own, and run_dir is given: leave it out"),
+        (["--seed", "3"], "seed=3 is for training"),
     ],
 )
 def test_bad_usage(run_dir: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture) -> None:
