@@ -162,8 +162,13 @@ def test_bad_usage(run_dir: Path, words: list[str], sentence: str, capsys: pytes
 
 def test_memory_beyond_the_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("isobatch.gradients.gram.available_bytes", lambda: 1000)
-    with pytest.raises(UsageError, match="lower the budget"):
-        diagnose(run_dir, LabOptions(**SMALL, sections="geometries"), "12", out=tmp_path)
+    for section, sentence in (
+        ("geometries", "8 chains of 8 steps need .* lower chains, the budget or the longest geometry"),
+        ("aggregations", "16 episodes of up to 1 steps need .* lower chains, num_envs or horizon"),
+        ("cosines", "32 samples need .* lower the budget"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            diagnose(run_dir, LabOptions(**SMALL, sections=section), "12", out=tmp_path)
 
 
 def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:

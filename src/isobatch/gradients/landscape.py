@@ -30,6 +30,7 @@ from isobatch.gradients.objectives import vanilla
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
+AT_ONCE = 8192  # samples that are differentiated at the same time: what a network keeps of each of them takes memory
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def window_products(
         return ravel_pytree(jax.grad(lambda net: jnp.mean(vanilla(net, samples)))(policy))[0]
 
     def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        gradients = jax.vmap(gradient, in_axes=1)(samples)
+        by_chain = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), samples)
+        gradients = jax.lax.map(gradient, by_chain, batch_size=min(count, max(1, AT_ONCE // steps)))
         products = gradients @ gradients.T
         return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 

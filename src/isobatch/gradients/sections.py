@@ -82,7 +82,8 @@ class Policy:
         length = chain_length(self.geometries)
         groups = num_groups(self.env.max_steps, length)
         count = -(-max(self.options.chains, 2 * groups) // groups) * groups
-        check_memory(chain_bytes(self.env, self.policy, count, length), f"{count} chains of {length} steps")
+        need = chain_bytes(self.env, self.policy, count, length)
+        check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
         return collect_chains(self.config, self.env, self.state, count, length, self.options.measure_seed)
 
     @cached_property
@@ -281,6 +282,8 @@ def aggregation(about: Policy, watch: Watch) -> Found:
 
 def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
+    need = chain_bytes(about.env, about.policy, count, horizon)
+    check_memory(need, f"{count} episodes of up to {horizon} steps", "chains, num_envs or horizon")
     keys = jax.random.split(jax.random.key(about.options.measure_seed + 4))
     vectors, lengths, ended = (
         np.asarray(x) for x in first_episodes(about.config, about.env, count, horizon, about.state, keys)
