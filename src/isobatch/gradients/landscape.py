@@ -8,7 +8,8 @@ chain u, chains u and v independent of each other but reset at the same time, an
     Var(G_B) = V/N + (1 - 1/N) C                 all environments reset together
              = (V - C)/N                         staggered: they are spread evenly over the time limit (N > 1)
     bias     = E[G_uw] - E[G_true]               G_true uses Monte-Carlo returns on the same steps
-|mu|^2 and |bias|^2 are products of different chains, so they carry no noise term.
+|mu|^2 and |bias|^2 are products of different chains, so they carry no noise term. The staggered formula takes the mean
+over the phases of N environments for the mean over all phases: good for many environments, rough for two or three.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Measured:
 def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Measured:
     """The formulas of this module's docstring, for every row of `weights` (see `weights_of`)."""
     steps, lam = variant
-    signal = pair_mean(moments.mean, weights)
+    signal = squared_mean(moments.mean, weights, moments.together)
     own = unit_mean(np.diagonal(moments.windows), weights) - signal
     shared = pair_mean(moments.windows, weights, moments.together) - signal
     sample = unit_mean(moments.sample, weights) - signal
@@ -147,11 +148,24 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
         individual=individual,
         within=own / num_envs - individual,
         across=across,
-        squared_bias=pair_mean(moments.bias, weights),
+        squared_bias=squared_mean(moments.bias, weights, moments.together),
         signal=signal,
         effective_samples=ratio(sample, variance, otherwise=np.inf),
         critical_batch=ratio(num_envs * steps * variance, signal, otherwise=np.inf),
     )
+
+
+def squared_mean(products: np.ndarray, weights: np.ndarray, together: np.ndarray) -> np.ndarray:
+    """|E x|^2 from inner products of different chains, where chains come in groups of equal size.
+
+    Two independent draws are of one group 1/groups of the time, which is more often than two of these chains are.
+    """
+    apart = ~together & ~np.eye(len(together), dtype=bool)
+    if not apart.any():
+        return pair_mean(products, weights)
+    share = (together[0].sum() + 1) / len(together)
+    within, between = (pair_mean(products, weights, which) for which in (together, apart))
+    return share * within + (1 - share) * between
 
 
 def weights_of(chains: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
