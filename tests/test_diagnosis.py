@@ -120,6 +120,7 @@ def test_the_command_prints_tables_pictures_and_sentences(
     assert "8x4" in out
     assert "What it means" in out
     assert "effective samples" in out
+    assert "pairs of two environments" in out
     pictures = list((run_dir / "diagnosis").glob("*.png"))
     assert len(pictures) == 2 * 6 + 1
     assert all(path.stat().st_size > 5000 for path in pictures)
@@ -202,6 +203,7 @@ def test_what_a_run_cannot_have_is_left_out(tmp_path: Path) -> None:
         diagnose(run, small)
     result = diagnose(run, LabOptions(**SMALL), say=said.append)[0]
     assert "restraint" not in result
+    assert sentences(result)[0].startswith("This run's own updates use whole episodes only")
     assert "geometries" in result
     assert any(line.startswith("restraint: left out.") for line in said)
 
@@ -247,7 +249,8 @@ def test_sentences_follow_the_numbers() -> None:
 
 
 def geometries_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"budget": 1024, "staggered_resets": False, "gae_lambda": 0.95, "bootstrap": True, "rows": rows}
+    settings = {"staggered_resets": False, "gae_lambda": 0.95, "bootstrap": True, "complete_episodes": False}
+    return {"budget": 1024, "chains": 128, "rows": rows} | settings
 
 
 def test_time_buys_less_variance_but_not_less_bias() -> None:

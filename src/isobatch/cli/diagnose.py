@@ -24,6 +24,7 @@ CHANGEABLE = (
     *("gae_lambda", "learning_rate", "clip_eps", "kl_coef"),
 )
 COLUMNS = ("variance", "squared_bias", "error")
+TERMS = ("individual", "within", "across")
 
 
 def add_flags(parser: Parser) -> None:
@@ -175,6 +176,12 @@ def _show_geometries(found: dict[str, Any]) -> None:
             table,
         )
     )
+    terms = [
+        [f"{row['num_envs']}x{row['num_steps']}", *(_with_interval(row[name], unit) for name in TERMS)] for row in rows
+    ]
+    title = f"\nThe variance is the sum of (in units of {unit:.0e}, from {found['chains']} chains)"
+    heading = ["N x T", "single samples", "pairs within an environment", "pairs of two environments"]
+    console.out.print(console.table(title, heading, terms))
 
 
 def _show_lambdas(found: dict[str, Any]) -> None:

@@ -23,7 +23,8 @@ class LabOptions:
     lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
     """Values of gae_lambda to compare, besides the run's own."""
     chains: int = 128
-    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root."""
+    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root.
+    Rounded up to two for each start time, where rollouts are shorter than the time limit."""
     batches: int = 32
     """Independent batches for what is measured directly."""
     horizon: int = 0

@@ -128,6 +128,8 @@ def geometries(about: Policy, watch: Watch) -> Found:
     return {
         "gae_lambda": lam,
         "bootstrap": config.bootstrap,
+        "complete_episodes": config.complete_episodes,
+        "chains": about.chains.count,
         "staggered_resets": config.staggered_resets,
         "budget": about.budget,
         "rows": rows,

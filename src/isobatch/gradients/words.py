@@ -35,6 +35,11 @@ def name(row: Found) -> str:
 
 
 def _geometry(found: Found) -> Iterator[str]:
+    if found["complete_episodes"]:
+        yield (
+            "This run's own updates use whole episodes only (complete_episodes); the geometries here are rollouts, "
+            "begun in the middle of episodes, of which all steps count. For whole episodes see the aggregations."
+        )
     rows = found["rows"]
     best = min(rows, key=lambda row: row["error"]["value"])
     own = next((row for row in rows if row.get("own")), None)
