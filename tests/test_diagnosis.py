@@ -13,6 +13,7 @@ import pytest
 from tiny import flags, tiny
 
 from isobatch import diagnosis
+from isobatch.cli.diagnose import _with_interval
 from isobatch.cli.main import main
 from isobatch.diagnosis import diagnose, key_of, policy_of
 from isobatch.errors import UsageError
@@ -272,6 +273,13 @@ def test_estimates_below_zero_and_without_a_value_make_sentences() -> None:
     text = " ".join(sentences({"geometries": geometries_of(rows)}))
     assert "4x256 cannot be told from it (at least 0.0 times)" in text
     assert "samples of 4x256 are worth 100 (50 to 200) independent ones; those of 64x16 more than can be told" in text
+
+
+def test_cells_of_a_table() -> None:
+    assert _with_interval(estimate(-0.0004, -0.0, 12345.678), 1.0) == "0.00 [0.00, 12,345.68]"
+    assert _with_interval({"value": 3.0, "low": 1.0, "high": None}, 0.1, 0) == "30 [10, inf]"
+    assert _with_interval({"value": 3.0, "low": None, "high": None}, 1.0) == "3.00"
+    assert _with_interval({"value": None, "low": None, "high": None}, 1.0) == "-"
 
 
 def test_a_resample_without_a_pair_is_no_number_and_no_warning() -> None:

@@ -104,7 +104,7 @@ def write_post(out: Path) -> list[str]:
         "",
         "| claim | | measured |",
         "|---|---|---|",
-        *(f"| {c['claim']} | **{c['verdict']}** | {c['evidence']} |" for c in claims),
+        *(f"| {c['claim']} | **{c['verdict']}** | {c['evidence'].replace('|', '&#124;')} |" for c in claims),
         "",
         VERDICT,
         "",

@@ -221,8 +221,5 @@ def _unit(values: list[float]) -> float:
 def _with_interval(found: dict[str, Any], unit: float, digits: int = 2) -> str:
     if found["value"] is None:
         return "-"
-    value = f"{found['value'] / unit:,.{digits}f}"
-    if found["low"] is None:
-        return value
-    high = "inf" if found["high"] is None else f"{found['high'] / unit:,.{digits}f}"
-    return f"{value} [{found['low'] / unit:,.{digits}f}, {high}]"
+    value, low, high = ("inf" if x is None else f"{x / unit:z,.{digits}f}" for x in found.values())
+    return value if found["low"] is None else f"{value} [{low}, {high}]"
