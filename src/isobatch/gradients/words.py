@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Found = dict[str, Any]
+FAINT = 0.01  # a correlation below this is as good as none
 PLAIN = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
 
 
@@ -116,16 +117,16 @@ def _noise(found: Found) -> Iterator[str]:
 
 
 def _lambda(found: Found) -> Iterator[str]:
-    own = found["own"]
-    for steps in sorted({row["num_steps"] for row in found["rows"]}):
-        rows = [row for row in found["rows"] if row["num_steps"] == steps]
-        best = min(rows, key=lambda row: row["error"]["value"])
-        last = max(rows, key=lambda row: row["gae_lambda"])
-        if best is not last and last["error"]["value"] > (1 + PLAIN) * best["error"]["value"]:
-            yield (
-                f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; {last['gae_lambda']:g} has "
-                f"{last['error']['value'] / best['error']['value']:.1f} times as much (this run: {own:g})."
-            )
+    """At the run's own rollout length if it was measured, else at the longest."""
+    own = [row for row in found["rows"] if row["own_geometry"]]
+    steps = own[0]["num_steps"] if own else max(row["num_steps"] for row in found["rows"])
+    rows = [row for row in found["rows"] if row["num_steps"] == steps]
+    best, last = min(rows, key=lambda row: row["error"]["value"]), max(rows, key=lambda row: row["gae_lambda"])
+    if last["error"]["value"] > (1 + PLAIN) * best["error"]["value"]:
+        yield (
+            f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; {last['gae_lambda']:g} has "
+            f"{last['error']['value'] / best['error']['value']:.1f} times as much (this run: {found['own']:g})."
+        )
 
 
 def _lags(found: Found) -> Iterator[str]:
@@ -138,6 +139,10 @@ def _lags(found: Found) -> Iterator[str]:
         yield f"Gradients along a trajectory are not measurably correlated at any lag (all within {widest:.2g})."
         return
     most = max(clear, key=lambda row: abs(row["estimate"]["value"]))
+    if abs(most["estimate"]["value"]) < FAINT:
+        value = most["estimate"]["value"]
+        yield f"Gradients along a trajectory are hardly correlated: by {value:+.1g} at most, at lag {most['lag']}."
+        return
     alone = found["shares"][0]["estimate"]["value"]
     yield (
         f"Gradients along a trajectory are correlated most at lag {most['lag']}, by {most['estimate']['value']:+.3f} "
