@@ -94,12 +94,15 @@ def _bias(found: Found) -> Iterator[str]:
         for row in found["rows"]
         if row["squared_bias"]["low"] is not None and row["squared_bias"]["low"] > row["variance"]["value"]
     ]
-    if heavy:
-        longest = max(heavy, key=lambda row: row["num_steps"])
-        yield (
-            f"Up to {longest['num_steps']} steps, at lambda {found['gae_lambda']:g}, the error is mostly bias of the "
-            "value function: more environments do not help there, longer rollouts or a larger lambda do."
-        )
+    if not heavy:
+        return
+    longest = max(heavy, key=lambda row: row["num_steps"])
+    where = "At every rollout length" if len(heavy) == len(found["rows"]) else f"Up to {longest['num_steps']} steps"
+    remedy = "a larger lambda does" if len(heavy) == len(found["rows"]) else "longer rollouts or a larger lambda do"
+    yield (
+        f"{where}, at lambda {found['gae_lambda']:g}, the error is mostly bias of the value function: more "
+        f"environments do not help there, {remedy}."
+    )
 
 
 def _noise(found: Found) -> Iterator[str]:
