@@ -150,9 +150,8 @@ def minibatches(found: Found, path: Path, title: str) -> None:
     if whole:
         x = np.array([row["size"] for row in whole]) * 1.04
         _points(axes, x, [row["added_by_rows"] for row in whole], "s--", 1, "whole environment rows")
-    axes.axhline(
-        rows[0]["squared_batch_gradient"]["value"], color="0.4", linestyle=":", label="|gradient of the batch|²"
-    )
+    squared = found["rows"][0]["squared_batch_gradient"]["value"]
+    axes.axhline(squared, color="0.4", linestyle=":", label="|gradient of the batch|²")
     axes.set(
         xscale="log", yscale="log", xlabel="samples in a minibatch", ylabel="variance added to the batch's gradient"
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from isobatch.config import Config
 from isobatch.config_files import replace_file
-from isobatch.diagnosis import FORMAT, Say, Watch, diagnose, plain, policy_of, store, stored
+from isobatch.diagnosis import Say, Watch, diagnose, key_of, plain, policy_of, store, stored
 from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
 from isobatch.gradients.batches import batch_products
 from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, unit_mean
@@ -107,13 +107,7 @@ def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Fou
         watch(f"the post's figures at iteration {iteration}", 0.03 + 0.06 * place)
         loaded = load_run(run_dir, str(iteration))
         about = policy_of(loaded, options, None, {})
-        key = {
-            "what": "figures",
-            "format": FORMAT,
-            "seed": options.measure_seed,
-            "settings": about.config.to_dict(),
-            "at": iteration,
-        }
+        key = key_of(about, iteration, "figures")
         path = out / f"{iteration:09d}-figures.json"
         made = stored(path, key)
         if made is None:

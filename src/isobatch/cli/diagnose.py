@@ -13,7 +13,7 @@ from typing import Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.train import default_directory
-from isobatch.config import Config
+from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.gradients.options import LabOptions
 from isobatch.options import Options
@@ -24,6 +24,7 @@ CHANGEABLE = (
     *("gae_lambda", "learning_rate", "clip_eps", "kl_coef"),
 )
 COLUMNS = ("variance", "squared_bias", "error")
+TERMS = ("individual", "within", "across")
 
 
 def add_flags(parser: Parser) -> None:
@@ -81,6 +82,11 @@ def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, dict[str
     config = RunDirectory.open(run_dir).config
     if args.run_dir is None:
         return config, {}
+    for name, value in given(args, Options).items():
+        raise UsageError(
+            f"{name}={value} is for training, and {str(run_dir)!r} is trained: leave it out. (--policy-seed chooses "
+            "one of its seeds, --measure-seed what is drawn while measuring.)"
+        )
     changes = given_settings(args)
     if changes.get("env", config.env) != config.env:
         raise UsageError(
@@ -116,6 +122,13 @@ def _train(args: argparse.Namespace) -> Path:
 def _post(args: argparse.Namespace, options: LabOptions) -> int:
     if args.preset != "pendulum-post":
         raise UsageError(f"preset={args.preset!r} is unknown: use pendulum-post.")
+    ignored = [*given(args, LabOptions, Config, Hypers, Options), *(["run_dir"] if args.run_dir else [])]
+    for name in ignored:
+        if name != "measure_seed":
+            raise UsageError(
+                f"preset={args.preset!r} has a run and settings of its own, and {name} is given: leave it out. What "
+                "can be chosen are measure_seed and out."
+            )
     from isobatch.post import reproduce
 
     out = args.out or Path("runs") / "pendulum-post"
@@ -163,6 +176,12 @@ def _show_geometries(found: dict[str, Any]) -> None:
             table,
         )
     )
+    terms = [
+        [f"{row['num_envs']}x{row['num_steps']}", *(_with_interval(row[name], unit) for name in TERMS)] for row in rows
+    ]
+    title = f"\nThe variance is the sum of (in units of {unit:.0e}, from {found['chains']} chains)"
+    heading = ["N x T", "single samples", "pairs within an environment", "pairs of two environments"]
+    console.out.print(console.table(title, heading, terms))
 
 
 def _show_lambdas(found: dict[str, Any]) -> None:
