@@ -17,11 +17,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = {
-    "CartPole-v1": ("discrete actions, ends when the pole falls", 128),
-    "Acrobot-v1": ("discrete actions, ends when the goal is reached", 128),
-    "Breakout-MinAtar": ("images, a convolutional network, ends when the ball is lost", 64),
-}  # what it is like, and chains to measure on
-PARTS = (1, 5, 10)  # tenths of training at which policies are measured
+    "CartPole-v1": ("discrete actions, ends when the pole falls", 128, (10, 100, 488)),
+    "Acrobot-v1": ("discrete actions, ends when the goal is reached", 128, (10, 50, 244)),
+    "Breakout-MinAtar": ("images, a convolutional network, ends when the ball is lost", 64, (10, 50, 146)),
+}  # what it is like, chains to measure on, and iterations after which the policy is measured
 SECTIONS = "geometries,lambdas,lags,minibatches,restraint,aggregations"
 POST_PICTURES = (
     *(f"figure-{n}.png" for n in range(1, 7)),
@@ -51,18 +50,14 @@ def post_command(out: Path) -> list[str]:
 
 
 def train_command(env: str, folder: Path) -> list[str]:
-    return ["isobatch", "train", "--env", env, "--algo", "ppo", "--keep-checkpoints", "20", "--run-dir", str(folder)]
+    kept = ["--checkpoint-interval", "10", "--keep-checkpoints", "50", "--run-dir", str(folder)]
+    return ["isobatch", "train", "--env", env, "--algo", "ppo", *kept]
 
 
 def diagnose_command(env: str, folder: Path) -> list[str]:
-    words = ["isobatch", "diagnose", str(folder), "--budget", "1024", "--chains", str(ENVIRONMENTS[env][1])]
-    return [*words, "--sections", SECTIONS, "--checkpoint", checkpoints(folder)]
-
-
-def checkpoints(folder: Path) -> str:
-    there = sorted(int(path.name) for path in (folder / "checkpoints").iterdir() if path.name.isdigit())
-    there = [iteration for iteration in there if iteration]
-    return ",".join(str(there[min(len(there) - 1, part - 1)]) for part in PARTS) if there else "newest"
+    _, chains, iterations = ENVIRONMENTS[env]
+    words = ["isobatch", "diagnose", str(folder), "--budget", "1024", "--chains", str(chains)]
+    return [*words, "--sections", SECTIONS, "--checkpoint", ",".join(map(str, iterations))]
 
 
 def run(words: list[str]) -> dict[str, Any]:
@@ -81,7 +76,7 @@ def write_page(out: Path) -> None:
     ]
     if (out / "post" / "claims.json").is_file():
         page += write_post(out)
-    for env, (about, _) in ENVIRONMENTS.items():
+    for env, (about, *_) in ENVIRONMENTS.items():
         path = out / f"{env}.json"
         if path.is_file():
             page += write_environment(env, about, json.loads(path.read_text()))
@@ -161,10 +156,14 @@ def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]
 
 
 def number(estimate: dict[str, float | None]) -> str:
-    if estimate["value"] is None:
-        return "not to be told"
-    ends = ["inf" if end is None else f"{end:.3g}" for end in (estimate["low"], estimate["high"])]
-    return f"{estimate['value']:.3g} ({ends[0]} to {ends[1]})"
+    value, low, high = (plain(estimate[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def plain(value: float | None) -> str:
+    if value is None:
+        return "inf"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

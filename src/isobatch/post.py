@@ -238,7 +238,7 @@ def judge(found: Found) -> list[Found]:
             "Gradients of one trajectory are more alike in direction than those of different ones",
             all(spreads["0.95"][str(lag)]["low"] > 0 for lag in SPREAD_LAGS),
             any(spreads["0.95"][str(lag)]["high"] < 0 for lag in SPREAD_LAGS),
-            "mean |cosine| within less across: "
+            "mean absolute cosine within less across: "
             + ", ".join(f"{_words(spreads['0.95'][str(lag)])} at lag {lag}" for lag in SPREAD_LAGS),
         ),
         _claim(
@@ -251,7 +251,7 @@ def judge(found: Found) -> list[Found]:
             "Gradients of 4x256 batches are more often strongly aligned or opposed than those of 16x64",
             extreme["4x256"]["low"] > extreme["16x64"]["high"],
             extreme["4x256"]["high"] < extreme["16x64"]["low"],
-            f"mean |cosine| between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
+            f"mean absolute cosine between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
             f"{_words(extreme['16x64'])} at 16x64",
         ),
         _claim(
@@ -286,7 +286,7 @@ def judge(found: Found) -> list[Found]:
             "No lambda removes the likeness along a trajectory, not even 0",
             all(spreads[lam]["40"]["low"] > 0 for lam in spreads),
             any(spreads[lam]["40"]["high"] < 0 for lam in spreads),
-            "mean |cosine| at lag 40 less across: "
+            "mean absolute cosine at lag 40, less across: "
             + ", ".join(f"{_words(e['40'])} at lambda {lam}" for lam, e in spreads.items()),
         ),
         _claim(
@@ -305,4 +305,9 @@ def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Found:
 
 
 def _words(estimate: Found) -> str:
-    return f"{estimate['value']:.3g} ({estimate['low']:.3g} to {estimate['high']:.3g})"
+    value, low, high = (_number(estimate[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

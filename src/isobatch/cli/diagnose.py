@@ -171,7 +171,7 @@ def _show_geometries(found: dict[str, Any]) -> None:
     console.out.print(
         console.table(
             f"\nBatches of {found['budget']:,} samples, lambda {found['gae_lambda']:g}, environments reset {resets}; "
-            f"in units of {unit:.0e}, with 95 % intervals",
+            f"{_in_units(unit)}with 95 % intervals",
             ["N x T", "variance", "squared bias", "error", "variance, direct", "effective samples", "ms/batch"],
             table,
         )
@@ -194,7 +194,7 @@ def _show_lambdas(found: dict[str, Any]) -> None:
         for row in found["rows"]
     ]
     heading = ["N x T, lambda", "variance", "squared bias", "error"]
-    console.out.print(console.table(f"\nThe effect of lambda, in units of {unit:.0e}", heading, rows))
+    console.out.print(console.table(f"\nThe effect of lambda, {_in_units(unit)}with 95 % intervals", heading, rows))
 
 
 def _show_restraint(found: dict[str, Any]) -> None:
@@ -216,6 +216,10 @@ def _unit(values: list[float]) -> float:
 
     positive = [value for value in values if value > 0]
     return 10.0 ** math.floor(math.log10(min(positive))) if positive else 1.0
+
+
+def _in_units(unit: float) -> str:
+    return "" if unit == 1 else f"in units of {unit:.0e}, "
 
 
 def _with_interval(found: dict[str, Any], unit: float, digits: int = 2) -> str:

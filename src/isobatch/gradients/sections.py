@@ -163,7 +163,9 @@ def lambdas(about: Policy, watch: Watch) -> Found:
     moments, _ = measure(about.config, about.policy, about.chains, variants, watch)
     staggered = about.config.staggered_resets
     rows = [
-        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights)) for n, t in chosen for lam in compared
+        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights)) | {"own_geometry": (n, t) in own}
+        for n, t in chosen
+        for lam in compared
     ]
     return {"rows": rows, "own": about.config.hypers.gae_lambda}
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 Found = dict[str, Any]
+FAINT = 0.01  # a correlation below this is as good as none
 PLAIN = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
 
 
@@ -103,14 +104,17 @@ def _bias(found: Found) -> Iterator[str]:
         for row in found["rows"]
         if row["squared_bias"]["low"] is not None and row["squared_bias"]["low"] > row["variance"]["value"]
     ]
-    if heavy:
-        longest = max(row["num_steps"] for row in heavy)
-        source = "of the value function" if found["bootstrap"] else "of returns that are cut off (bootstrap=False)"
-        larger = " or a larger lambda do" if found["bootstrap"] and found["gae_lambda"] < 1 else " do"
-        yield (
-            f"Up to T = {longest}, at lambda {found['gae_lambda']:g}, the error is mostly bias {source}: more "
-            f"environments do not help there, longer rollouts{larger}."
-        )
+    if not heavy:
+        return
+    everywhere = len(heavy) == len(found["rows"])
+    where = "At every rollout length" if everywhere else f"Up to T = {max(row['num_steps'] for row in heavy)}"
+    source = "of the value function" if found["bootstrap"] else "of returns that are cut off (bootstrap=False)"
+    remedies = ([] if everywhere else ["longer rollouts"]) + (["a larger lambda"] if found["gae_lambda"] < 1 else [])
+    then = f"; try {' or '.join(remedies)}" if remedies else ""
+    yield (
+        f"{where}, at lambda {found['gae_lambda']:g}, the error is mostly bias {source}: more environments do not help "
+        f"there{then}."
+    )
 
 
 def _noise(found: Found) -> Iterator[str]:
@@ -128,16 +132,17 @@ def _noise(found: Found) -> Iterator[str]:
 
 
 def _lambda(found: Found) -> Iterator[str]:
-    own = found["own"]
-    for steps in sorted({row["num_steps"] for row in found["rows"]}):
-        rows = [row for row in found["rows"] if row["num_steps"] == steps]
-        best = min(rows, key=lambda row: row["error"]["value"])
-        used = next(row for row in rows if row["gae_lambda"] == own)
-        if used["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
-            yield (
-                f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; this run's, {own:g}, has "
-                f"{used['error']['value'] / best['error']['value']:.1f} times as much."
-            )
+    """At the run's own rollout length if it was measured, else at the longest."""
+    own = [row for row in found["rows"] if row["own_geometry"]]
+    steps = own[0]["num_steps"] if own else max(row["num_steps"] for row in found["rows"])
+    rows = [row for row in found["rows"] if row["num_steps"] == steps]
+    best = min(rows, key=lambda row: row["error"]["value"])
+    used = next(row for row in rows if row["gae_lambda"] == found["own"])
+    if used["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
+        yield (
+            f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; this run's, {found['own']:g}, has "
+            f"{used['error']['value'] / best['error']['value']:.1f} times as much."
+        )
 
 
 def _lags(found: Found) -> Iterator[str]:
@@ -150,6 +155,10 @@ def _lags(found: Found) -> Iterator[str]:
         yield f"Gradients along a trajectory are not measurably correlated at any lag (all within {widest:.2g})."
         return
     most = max(clear, key=lambda row: abs(row["estimate"]["value"]))
+    if abs(most["estimate"]["value"]) < FAINT:
+        value = most["estimate"]["value"]
+        yield f"Gradients along a trajectory are hardly correlated: by {value:+.1g} at most, at lag {most['lag']}."
+        return
     alone = found["shares"][0]["estimate"]["value"]
     yield (
         f"Gradients along a trajectory are correlated most at lag {most['lag']}, by {most['estimate']['value']:+.3f} "
