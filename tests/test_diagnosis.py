@@ -275,6 +275,13 @@ def test_estimates_below_zero_and_without_a_value_make_sentences() -> None:
     assert "samples of 4x256 are worth 100 (50 to 200) independent ones; those of 64x16 more than can be told" in text
 
 
+def test_one_geometry_alone_is_not_compared() -> None:
+    for own in (False, True):
+        text = " ".join(sentences({"geometries": geometries_of([row(4, 256, 1.0, own=own)])}))
+        assert "error" not in text
+        assert "500 samples (400 to 600)" in text
+
+
 def test_cells_of_a_table() -> None:
     assert _with_interval(estimate(-0.0004, -0.0, 12345.678), 1.0) == "0.00 [0.00, 12,345.68]"
     assert _with_interval({"value": 3.0, "low": 1.0, "high": None}, 0.1, 0) == "30 [10, inf]"

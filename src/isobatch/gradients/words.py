@@ -47,9 +47,11 @@ def _geometry(found: Found) -> Iterator[str]:
     against = own if own is not None and own is not best else max(rows, key=lambda row: row["error"]["value"])
     ratio = against["error_to_best"]
     whose = " (this run's)" if against is own else ""
-    if own is best:
+    if own is best and len(rows) > 1:
         yield f"Of the geometries of {found['budget']:,} samples this run's own, {name(own)}, has the lowest error."
-    if ratio["low"] is not None and ratio["low"] > 1:
+    if against is best:
+        pass  # there is nothing to compare it with
+    elif ratio["low"] is not None and ratio["low"] > 1:
         yield (
             f"At this policy {name(best)} has {_times(ratio)} lower gradient mean squared error than "
             f"{name(against)}{whose}."
