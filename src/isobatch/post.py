@@ -19,9 +19,10 @@ from isobatch.diagnosis import Say, Watch, diagnose, key_of, plain, policy_of, s
 from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
 from isobatch.gradients.batches import batch_products
 from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, unit_mean
-from isobatch.gradients.correlation import cosine_across, cosine_pairs
+from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs
+from isobatch.gradients.layout import Layout
 from isobatch.gradients.options import LabOptions
-from isobatch.gradients.sections import Policy, batches, cosine_of, sample_cosines
+from isobatch.gradients.sections import Policy, batches, sample_cosines
 from isobatch.gradients.variance import direct_variance
 from isobatch.loading import load_run
 from isobatch.plots import COLORS, new_figure, save_figure
@@ -131,7 +132,7 @@ def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> 
     config = about.config.replace(gae_lambda=lam)
     seed = about.options.measure_seed + 7
     products = batch_products(config, about.env, about.state, num_envs, num_steps, BATCHES, seed)
-    cosines = cosine_of(products)
+    cosines = cosine_matrix(products, Layout.of(np.arange(BATCHES)))
     extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), BATCHES, what="batches")
     return {"cosines": cosines, "variance": direct_variance(products), "extreme": extreme}
 
@@ -231,7 +232,7 @@ def judge(found: Found) -> list[Found]:
     means = {lam: late["cosines"][lam]["with_mean"]["mean"] for lam in ("0", "0.95", "1")}
     extreme = {shape: batches[f"{shape}, 0.95"]["extreme"] for shape in ("4x256", "16x64")}
     ratio = rows["16x64"]["variance_to_own"]  # of 16x64 to 4x256
-    worth = rows["4x256"]["effective_samples"]
+    worth = {end: np.inf if value is None else value for end, value in rows["4x256"]["effective_samples"].items()}
     short, long = rows["64x16"]["squared_bias"], rows["4x256"]["squared_bias"]
     return [
         _claim(

@@ -27,11 +27,6 @@ class Estimate:
     low: float = float("nan")
     high: float = float("nan")
 
-    @property
-    def plus_minus(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
-
     def __str__(self) -> str:
         return f"{self.value:.4g}" if np.isnan(self.low) else f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 

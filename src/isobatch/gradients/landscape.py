@@ -21,13 +21,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from isobatch.config import Config
 from isobatch.gradients.bootstrap import pair_mean, ratio, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
 from isobatch.gradients.objectives import vanilla
+from isobatch.gradients.per_sample import mean_gradient
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
@@ -81,12 +81,11 @@ def window_products(
     count, windows = obs.shape[1], obs.shape[0] // steps
     size = sum(leaf.size for leaf in jax.tree.leaves(policy))
 
-    def gradient(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
-        return ravel_pytree(jax.grad(lambda net: jnp.mean(vanilla(net, samples)))(policy))[0]
-
     def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
         by_chain = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), samples)
-        gradients = jax.lax.map(gradient, by_chain, batch_size=min(count, max(1, AT_ONCE // steps)))
+        gradients = jax.lax.map(
+            partial(mean_gradient, vanilla, policy), by_chain, batch_size=min(count, max(1, AT_ONCE // steps))
+        )
         products = gradients @ gradients.T
         return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 
@@ -123,10 +122,6 @@ class Measured:
         The squared bias is estimated without its noise and can fall below zero, where it counts as none.
         """
         return self.variance + np.maximum(self.squared_bias, 0.0)
-
-    @property
-    def name(self) -> str:
-        return f"{self.num_envs}x{self.num_steps}"
 
 
 def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Measured:

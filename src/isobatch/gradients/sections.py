@@ -31,7 +31,7 @@ from isobatch.gradients.batches import (
 from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, ratio, unit_mean
 from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
-from isobatch.gradients.correlation import cosine_across, cosine_pairs, cosine_with_mean
+from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.gram import check_memory, compiled_gram
 from isobatch.gradients.lags import lag_sums
 from isobatch.gradients.landscape import Measured, at_geometry, measure, weights_of
@@ -161,12 +161,15 @@ def lambdas(about: Policy, watch: Watch) -> Found:
     compared = sorted({*about.options.lambdas, about.config.hypers.gae_lambda})
     variants = [(t, lam) for _, t in chosen for lam in compared]
     moments, _ = measure(about.config, about.policy, about.chains, variants, watch)
-    staggered = about.config.staggered_resets
-    rows = [
-        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights)) | {"own_geometry": (n, t) in own}
-        for n, t in chosen
-        for lam in compared
-    ]
+    rows = []
+    for n, t in chosen:
+        points = [
+            at_geometry(moments[t, lam], n, (t, lam), about.config.staggered_resets, about.weights) for lam in compared
+        ]
+        best = min(points, key=lambda p: p.error[0])
+        for point in points:
+            to_best = of_resamples(ratio(point.error, best.error, otherwise=np.inf))
+            rows.append(_row(point) | {"own_geometry": (n, t) in own, "error_to_best": to_best})
     return {"rows": rows, "own": about.config.hypers.gae_lambda}
 
 
@@ -198,12 +201,8 @@ def cosines(about: Policy, watch: Watch) -> Found:
     found = sample_cosines(about, about.config.hypers.gae_lambda)
     watch(0.5)
     products = batch_products(about.config, about.env, about.state, n, t, options.batches, options.measure_seed + 2)
-    return {"num_envs": n, "num_steps": t, **found, "batches": cosine_of(products)}
-
-
-def cosine_of(products: np.ndarray) -> np.ndarray:
-    lengths = np.sqrt(np.diag(products))
-    return products / np.outer(lengths, lengths)
+    between = cosine_matrix(products, Layout.of(np.arange(options.batches)))
+    return {"num_envs": n, "num_steps": t, **found, "batches": between}
 
 
 def sample_cosines(about: Policy, lam: float) -> Found:
@@ -254,6 +253,8 @@ def restraint(about: Policy, watch: Watch) -> Found:
     config, options = about.config, about.options
     if config.objective == "policy-gradient":
         raise NotHereError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
+    if config.complete_episodes:
+        raise NotHereError(f"sections='restraint' needs rollouts, and {config.algo} learns from whole episodes here.")
     count = max(4, min(8, options.batches))
     table = np.asarray(restrained(config, about.env, about.state, draws(count, options.measure_seed + 3)))
     rows = [

@@ -131,6 +131,8 @@ def _noise(found: Found) -> Iterator[str]:
             f"At {name(own)} noise and signal are equal at a batch of {critical['value']:,.0f} samples "
             f"({critical['low']:,.0f} to {critical['high']:,.0f}), the critical batch size."
         )
+        if own["across"]["value"] > PLAIN * own["variance"]["value"]:
+            yield "That counts independent batches: environments that are reset together share noise, however many."
 
 
 def _lambda(found: Found) -> Iterator[str]:
@@ -143,7 +145,7 @@ def _lambda(found: Found) -> Iterator[str]:
     if used["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
         yield (
             f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; this run's, {found['own']:g}, has "
-            f"{used['error']['value'] / best['error']['value']:.1f} times as much."
+            f"{_times(used['error_to_best'])} as much."
         )
 
 
@@ -181,11 +183,15 @@ def _minibatches(found: Found) -> Iterator[str]:
 
 def _restraint(found: Found) -> Iterator[str]:
     last = found["rows"][-1]
-    what = "Clipping" if found["objective"] == "clip" else "The KL penalty"
+    clipped = found["objective"] == "clip"
+    what = "Clipping" if clipped else "The KL penalty"
+    moved = f"{last['clip_fraction']['value']:.0%} of the samples are out of range" if clipped else (
+        f"the KL from the behavior policy is {last['kl']['value']:.2g}"
+    )  # fmt: skip
+    epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
     yield (
-        f"{what}: after {last['epoch']} epochs {last['clip_fraction']['value']:.0%} of the samples are out of range; "
-        f"the gradient has a cosine of {last['cosine']['value']:.2f} with the one without it, and "
-        f"{last['length_ratio']['value']:.2f} times its length."
+        f"{what}: after {epochs} {moved}; the gradient has a cosine of {last['cosine']['value']:.2f} with the one "
+        f"without it, and {last['length_ratio']['value']:.2f} times its length."
     )
 
 
