@@ -28,7 +28,7 @@ from isobatch.gradients.options import LabOptions
 from isobatch.gradients.sections import RUN, NotHereError, Policy
 from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
 
-FORMAT = 5  # of the files; what another version measured is measured again
+FORMAT = 6  # of the files; what another version measured is measured again
 Watch = Callable[[str, float], None]
 Say = Callable[[str], None]
 

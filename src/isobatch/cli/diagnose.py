@@ -179,7 +179,7 @@ def _show_geometries(found: dict[str, Any]) -> None:
     terms = [
         [f"{row['num_envs']}x{row['num_steps']}", *(_with_interval(row[name], unit) for name in TERMS)] for row in rows
     ]
-    title = f"\nThe variance is the sum of (in units of {unit:.0e}, from {found['chains']} chains)"
+    title = f"\nThe variance is the sum of ({_in_units(unit)}from {found['chains']} chains)"
     heading = ["N x T", "single samples", "pairs within an environment", "pairs of two environments"]
     console.out.print(console.table(title, heading, terms))
 
