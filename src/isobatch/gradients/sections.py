@@ -42,7 +42,7 @@ from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.state import TrainState
 
-DIRECT_STEPS = 6_000_000  # environment steps that a direct measurement may take only to get its environments going
+DIRECT_STEPS = 2_000_000  # environment steps that a direct measurement may take only to get its environments going
 DIRECT_GEOMETRIES = 4
 LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
