@@ -2,7 +2,7 @@
 
 Procgen's constants are those of Cobbe et al. (2020), as the paper uses them: low is about what an agent gets that
 sees nothing, high the maximum or what the best agents got. Elsewhere low is the return of uniformly random actions,
-measured by docs/results/random_returns.py (standard errors there), and high a reference score; both are stated.
+measured by docs/results/random_returns.py (1024 episodes, seed 0), and high a reference score; both are stated.
 Neither end is a bound: a normalised return may be below 0 or above 1.
 """
 
@@ -56,15 +56,15 @@ LAST_EIGHT = tuple(PROCGEN_HARD)[8:]
 MEASURED = "low: random actions, measured here; high: "
 TRAINED = MEASURED + "best median final return of a preset in docs/results/training.md"
 PUBLISHED = MEASURED + "trained PPO agent in the README of gymnax 1.0.1"
-OTHERS: dict[str, Range] = {
-    "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),
-    "Acrobot-v1": Range(-498.7, -79.4, TRAINED),
-    "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),
-    "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),
-    "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),
-    "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),
-    "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),
-    "Freeway-MinAtar": Range(0.42, 58, PUBLISHED),
+OTHERS: dict[str, Range] = {  # with the standard error of low
+    "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
+    "Acrobot-v1": Range(-498.7, -79.4, TRAINED),  # +- 0.38
+    "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),  # +- 9.0
+    "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10
+    "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),  # +- 0.021
+    "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),  # +- 0.028
+    "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098
+    "Freeway-MinAtar": Range(0.42, 58, PUBLISHED),  # +- 0.021
 }
 
 
