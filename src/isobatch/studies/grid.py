@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from isobatch.config import Config
@@ -14,21 +13,27 @@ from isobatch.errors import UsageError, near_matches
 
 PRESETS = ("quick", "laptop", "paper")
 Factors = dict[str, str | int | float]
+Row = dict[str, Any]  # of the results: one cell and seed (see `rows`)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid: what it stands for, and what is trained."""
+    """One point of the grid: what it stands for, and what is trained. The environment is a factor too."""
 
-    factors: Factors
     config: Config
+    factors: Factors
+
+    def __post_init__(self) -> None:
+        settings = self.config.to_dict()
+        for name, value in self.factors.items():
+            assert settings.get(name, value) == value, f"factor {name}={value}, but the setting is {settings[name]}"
 
     @property
     def name(self) -> str:
-        """A file name that says what the cell is, and differs for different settings."""
-        words = "-".join(str(value) for value in self.factors.values()).replace("/", "_").replace(" ", "_")
-        settings = json.dumps(self.config.to_dict(), sort_keys=True)
-        return f"{words}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+        """Says what the cell is, and differs for different settings: fit for a file name."""
+        words = "-".join(str(value) for value in (self.config.env, *self.factors.values()))
+        plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in words)
+        return f"{plain}-{digest(self.config.to_dict())}"
 
 
 @dataclass(frozen=True)
@@ -41,42 +46,51 @@ class Grid:
     def __post_init__(self) -> None:
         names = [cell.name for cell in self.cells]
         assert len(set(names)) == len(names), "two cells of a study are the same"
+        assert all(cell.factors.keys() == self.cells[0].factors.keys() for cell in self.cells)
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(range(self.num_seeds))
+
+    @property
+    def digest(self) -> str:
+        """Of everything that is trained."""
+        return digest([sorted(cell.name for cell in self.cells), self.num_seeds])
+
+    def sizes(self) -> dict[str, Any]:
+        """For a list, and for whoever finds the results."""
+        return {
+            "environments": list(dict.fromkeys(cell.config.env for cell in self.cells)),
+            "cells": len(self.cells),
+            "seeds": self.num_seeds,
+            "env_steps": self.num_seeds * sum(cell.config.env_steps for cell in self.cells),
+            "factors": list(self.cells[0].factors),
+            "programs": len({cell.config.static for cell in self.cells}),
+        }
 
 
 @dataclass(frozen=True)
 class Study:
-    """A claim of the paper as a command."""
+    """A claim as a command."""
 
     name: str
     claim: str
-    """What the paper says, in a sentence."""
+    """What is claimed, and by whom, in a sentence."""
     grid: Callable[[str], Grid]
     """The grid of a preset: quick, laptop or paper."""
-    verdict: Callable[[Any], list[str]]
-    """From the table of results (see `table`) to sentences."""
-    curves_by: tuple[str, ...]
-    """Factors that tell the lines of one picture apart; the environment and the others make the pictures."""
-    panels_by: tuple[str, ...] = ()
+    verdict: Callable[[list[Row]], list[str]]
+    """From the rows of a finished study to sentences."""
+    pictures: str = ""
+    """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
+    everywhere: Mapping[str, Any] = field(default_factory=dict)
+    """Factors of the cells that are part of every picture."""
 
 
-def check_preset(study: Study, preset: str) -> str:
+def check_preset(preset: str) -> None:
     if preset not in PRESETS:
-        raise UsageError(f"preset={preset!r} is unknown{near_matches(preset, PRESETS) or ': use quick, laptop or paper.'}")
-    return preset
+        hint = near_matches(preset, PRESETS) or f": use {', '.join(PRESETS)}."
+        raise UsageError(f"preset={preset!r} is unknown{hint}")
 
 
-def with_factors(config: Config, **factors: Any) -> Cell:
-    return Cell({"env": config.env, "algo": config.algo, **factors}, config)
-
-
-def describe(grid: Grid) -> dict[str, Any]:
-    """Sizes of a grid, for a list and for the identity of its results."""
-    steps = sum(cell.config.env_steps for cell in grid.cells) * grid.num_seeds
-    programs = len({cell.config.static for cell in grid.cells})
-    return {"cells": len(grid.cells), "seeds": grid.num_seeds, "env_steps": steps, "programs": programs}
-
-
-def same_grid(grid: Grid) -> str:
-    """A digest of everything that is trained."""
-    names = sorted(cell.name for cell in grid.cells)
-    return hashlib.sha256(json.dumps([names, dataclasses.asdict(grid)["num_seeds"]]).encode()).hexdigest()[:16]
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

@@ -1,34 +1,37 @@
 """The results of a study on disk.
 
-| file               | what                                                                                   |
-|--------------------|----------------------------------------------------------------------------------------|
-| `study.json`       | which study, preset, grid and version                                                  |
-| `cells/NAME.csv.gz` | the curves of one cell: one line per point and seed                                   |
-| `cells/NAME.json`  | what the cell came to, written last: a cell is finished when it is there               |
-| `rows.csv`         | one row per cell and seed with all settings: `pandas.read_csv`                         |
+| file                  | what                                                                                       |
+|-----------------------|--------------------------------------------------------------------------------------------|
+| `study.json`          | which study, preset, grid and version                                                      |
+| `parts/PART.csv.gz`   | curves of the cells that were trained together                                             |
+| `parts/PART.json`     | their rows, written last: a part is finished when this file is there                       |
+| `rows.csv`            | one row per cell and seed, with every setting                                              |
+| `curves.csv.gz`       | all curves: one line per cell, seed and point                                              |
+| `timing.csv`          | the seconds of each part; nothing else here depends on time                                |
+
+A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
+was interrupted is therefore done again as a whole, so that it ends with the same bits.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import importlib.metadata
 import io
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isobatch.config_files import replace_file
 from isobatch.errors import RunError, UsageError
-from isobatch.metrics import RETURN, Table, final_returns, format_number, table_of
-from isobatch.studies.grid import Cell, Grid, Study, describe, same_grid
-from isobatch.studies.lanes import Outcome
+from isobatch.metrics import Table, format_number, table_of
+from isobatch.studies.grid import Cell, Grid, Row, digest
+from isobatch.studies.rows import CURVES, Outcome, version
 
-CURVES = ("iteration", "env_steps", "seed", RETURN, "charts/episodic_length", "charts/episodes", "losses/approx_kl")
-Row = dict[str, Any]
+ABOUT = "study.json"
 
 
 @dataclass(frozen=True)
@@ -36,114 +39,119 @@ class Results:
     """A directory that holds one study at one preset."""
 
     path: Path
+    about: dict[str, Any]
 
     @classmethod
-    def open(cls, path: Path, study: Study, preset: str, grid: Grid) -> Results:
+    def begin(cls, path: Path, name: str, preset: str, grid: Grid) -> Results:
         """A new directory, or one that was begun with the same grid by the same version."""
-        identity = {"study": study.name, "preset": preset, "grid": same_grid(grid), "version": version()}
-        about = path / "study.json"
-        if about.is_file():
-            was = json.loads(about.read_text())
-            differ = [f"{name} ({was.get(name)} there, {identity[name]} now)" for name in identity if was.get(name) != identity[name]]
+        identity = {"study": name, "preset": preset, "version": version(), "grid": grid.digest}
+        about = identity | grid.sizes()
+        if (path / ABOUT).is_file():
+            was = cls.read(path).about
+            differ = [
+                f"{key} ({was.get(key)} there, {value} now)" for key, value in identity.items() if was.get(key) != value
+            ]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
-        elif path.exists() and any(path.iterdir()):
+        elif path.is_dir() and any(path.iterdir()):
             raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
-            _write(lambda: (path / "cells").mkdir(parents=True, exist_ok=True), path)
-            _write(lambda: replace_file(about, json.dumps(identity | describe(grid), indent=1) + "\n"), path)
-        return cls(path)
+            write(path / ABOUT, json.dumps(about, indent=1) + "\n")
+        return cls(path, about)
 
     @classmethod
-    def read(cls, path: Path) -> tuple[Results, dict[str, Any]]:
-        about = path / "study.json"
-        if not about.is_file():
-            raise UsageError(f"dir={str(path)!r} holds no study: it has no study.json; check the path.")
-        return cls(path), json.loads(about.read_text())
+    def read(cls, path: Path) -> Results:
+        try:
+            about = json.loads((path / ABOUT).read_text())
+        except FileNotFoundError:
+            raise UsageError(f"dir={str(path)!r} holds no study: it has no {ABOUT}; check the path.") from None
+        except (OSError, ValueError):
+            raise UsageError(f"dir={str(path)!r} has a damaged {ABOUT}: name another folder.") from None
+        return cls(path, about)
 
-    def finished(self, cell: Cell) -> bool:
-        return (self.path / "cells" / f"{cell.name}.json").is_file()
+    def finished(self, cells: list[Cell]) -> bool:
+        return self.part(cells, ".json").is_file()
 
-    def save(self, cell: Cell, outcome: Outcome, seeds: list[int], seconds: float) -> None:
+    def save(self, cells: list[Cell], outcomes: list[Outcome], rows: list[Row], seconds: float) -> None:
         """The curves, then what they come to."""
-        rows = summarize(cell, outcome, seeds, seconds)
-        base = self.path / "cells" / cell.name
+        curves = "".join(curve_lines(cell, outcome.table) for cell, outcome in zip(cells, outcomes, strict=True))
+        write(self.part(cells, ".csv.gz"), gzip.compress(curves.encode(), mtime=0))
+        write(self.part(cells, ".json"), json.dumps({"seconds": seconds, "rows": rows}, indent=1) + "\n")
 
-        def write() -> None:
-            draft = base.with_name(base.name + ".csv.gz.new")
-            draft.write_bytes(gzip.compress(curves_text(outcome.table).encode(), mtime=0))
-            draft.replace(base.with_name(base.name + ".csv.gz"))
-            replace_file(base.with_name(base.name + ".json"), json.dumps(rows, indent=1) + "\n")
+    def part(self, cells: list[Cell], ending: str) -> Path:
+        return self.path / "parts" / (digest([cell.name for cell in cells]) + ending)
 
-        _write(write, self.path)
+    def collect(self, parts: list[list[Cell]]) -> None:
+        """rows.csv, curves.csv.gz and timing.csv, made anew of the finished parts, in the order of the grid."""
+        there = [cells for cells in parts if self.finished(cells)]
+        contents = [json.loads(self.part(cells, ".json").read_text()) for cells in there]
+        write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
+        lines = "".join(gzip.decompress(self.part(cells, ".csv.gz").read_bytes()).decode() for cells in there)
+        text = ",".join(("cell", *CURVES)) + "\n" + lines
+        write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
+        times = [
+            {"part": self.part(cells, "").name, "cells": len(cells), "seconds": round(content["seconds"], 2)}
+            for cells, content in zip(there, contents, strict=True)
+        ]
+        write(self.path / "timing.csv", csv_text(times))
 
     def rows(self) -> list[Row]:
-        """All finished rows, in the order of their cells' names and seeds."""
-        files = sorted((self.path / "cells").glob("*.json"))
-        return [row for file in files for row in json.loads(file.read_text())]
+        """rows.csv with its numbers as numbers."""
+        try:
+            with (self.path / "rows.csv").open(newline="") as text:
+                return [{name: typed(value) for name, value in row.items()} for row in csv.DictReader(text)]
+        except FileNotFoundError:
+            return []
 
-    def curves(self, name: str) -> Table:
-        """The curves of one cell."""
-        with gzip.open(self.path / "cells" / f"{name}.csv.gz", "rt", newline="") as text:
-            header, *lines = csv.reader(text)
-        return table_of(tuple(header), [tuple(float(v) if v else np.nan for v in line) for line in lines])
-
-    def write_rows(self) -> None:
-        """rows.csv, made anew of what is finished."""
-        rows = self.rows()
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        _write(lambda: replace_file(self.path / "rows.csv", text.getvalue()), self.path)
+    def curves(self) -> dict[str, Table]:
+        """The curves of each cell."""
+        with gzip.open(self.path / "curves.csv.gz", "rt", newline="") as text:
+            _, *lines = csv.reader(text)
+        by_cell: dict[str, list[tuple]] = {}
+        for name, *values in lines:
+            by_cell.setdefault(name, []).append(tuple(float(v) if v else np.nan for v in values))
+        return {name: table_of(CURVES, own) for name, own in by_cell.items()}
 
 
-def summarize(cell: Cell, outcome: Outcome, seeds: list[int], seconds: float) -> list[Row]:
-    """One row per seed: factors, results, then every setting. A run that diverged has the final return it had before."""
-    table = outcome.table
-    rows = []
-    for seed in seeds:
-        own = {name: values[table["seed"] == seed] for name, values in table.items()}
-        gone = outcome.diverged.get(seed)
-        final = final_returns(own, cell.config.env_steps)[0] if len(own["seed"]) and gone is None else None
-        episodes = own["charts/episodes"] > 0
-        mean = float(np.average(own[RETURN][episodes], weights=own["charts/episodes"][episodes])) if episodes.any() else None
-        rows.append(
-            {
-                "cell": cell.name,
-                "seed": seed,
-                **{f"factor_{k}" if k in cell.config.to_dict() and k not in ("env", "algo") else k: v for k, v in cell.factors.items()},
-                "final_return": final,
-                "mean_return": mean,
-                "diverged": gone is not None,
-                "diverged_at": None if gone is None else gone.env_steps,
-                "diverged_metric": None if gone is None else gone.metric,
-                "approx_kl": float(np.nanmean(own["losses/approx_kl"])) if len(own["seed"]) else None,
-                "seconds": round(seconds, 3),
-                "version": version(),
-                **{k: json.dumps(v) if isinstance(v, list) else v for k, v in cell.config.to_dict().items() if k not in ("env", "algo")},
-            }
-        )
-    return rows
+def curve_lines(cell: Cell, table: Table) -> str:
+    columns = [table.get(name, np.full(len(table["seed"]), np.nan)) for name in CURVES]
+    return "".join(f"{cell.name},{','.join(map(format_number, line))}\n" for line in zip(*columns, strict=True))
 
 
-def curves_text(table: Table) -> str:
-    lines = [",".join(CURVES)]
-    lines += [",".join(format_number(v) for v in line) for line in zip(*(table[name] for name in CURVES), strict=True)]
-    return "\n".join(lines) + "\n"
+def csv_text(rows: list[Row]) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
-def version() -> str:
-    return importlib.metadata.version("isobatch")
+def typed(text: str) -> Any:
+    """A value of rows.csv as it was before it was written."""
+    if text in ("", "True", "False"):
+        return {"": None, "True": True, "False": False}[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
-def _write(action: Any, path: Path) -> None:
-    """A full disk, or one that cannot be written, stops a study with a sentence; what was finished stays."""
+def write(path: Path, content: str | bytes) -> None:
+    """Write a file all at once. A full disk stops a study with a sentence and leaves nothing half-written."""
+    draft = path.with_name(path.name + ".new")
     try:
-        action()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
     except OSError as error:
+        draft.unlink(missing_ok=True)
         raise RunError(
-            f"out={str(path)!r} cannot be written ({error.strerror}): make room or name another place, and run the same "
-            "command again; finished cells are kept."
+            f"{str(path)!r} cannot be written ({error.strerror}): make room, and run the same command again; what was "
+            "finished is kept."
         ) from None

@@ -1,0 +1,45 @@
+"""Section 4: more than one policy epoch should break invariance."""
+
+from __future__ import annotations
+
+from isobatch.rescaling import rescale
+from isobatch.studies.gaps import gap
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scores import FINAL, MEAN, levels, number, scores
+
+EPOCHS = (1, 4)
+DIVISORS = {"quick": (1, 16), "laptop": (1, 16, 64), "paper": (1, 16, 256)}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
+        for epochs in EPOCHS:
+            config = base("ppo-ewma", env, scale, update_epochs=epochs, advantage_norm="ewma")
+            for divisor in (1, 16) if env.endswith("MinAtar") else DIVISORS[scale]:
+                cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
+    return Grid(cells, SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    sentences = []
+    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        for epochs in levels(rows, "update_epochs"):
+            rungs = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
+            found = gap({c: own for c, own in rungs.items() if own.keys() == rungs["c = 1"].keys()})
+            means = ", ".join(f"{rung} {value:.2f}" for rung, value in found.means.items())
+            sentences.append(
+                f"E = {epochs}: gap in normalised {what} {number(found.value)} ({means}); chance alone gives "
+                f"{number(found.by_chance)} (p = {found.p:.2g})."
+            )
+    return sentences
+
+
+STUDY = Study(
+    "epochs",
+    "The rules need one policy epoch: with more of them learning depends on the batch size (section 4).",
+    grid,
+    verdict,
+    pictures="update_epochs",
+)
