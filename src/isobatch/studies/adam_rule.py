@@ -8,9 +8,9 @@ from isobatch.rescaling import rescale
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, levels, number, scores
+from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
 
-DIVISORS = {"quick": (1, 4, 16), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
+DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 NOTHING = "nothing to do"
 RULES: dict[str, dict[str, Any]] = {
     "square root": {},
@@ -36,19 +36,15 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     sentences = []
-    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
-        for name in levels(rows, "adam_rule"):
-            if name != NOTHING:
-                # Only where the rule was tried on every environment, a ladder of the same environments can be made.
-                start = scores(rows, column, divisor=1)
-                ladder = {c: scores(rows, column, adam_rule=name, divisor=c) for c in levels(rows, "divisor") if c != 1}
-                whole = {f"c = {c}": own for c, own in ladder.items() if own.keys() == start.keys()}
-                found = gap({"c = 1": start, **whole})
-                means = ", ".join(f"{rung} {value:.2f}" for rung, value in found.means.items())
-                sentences.append(
-                    f"Rule {name!r}: gap in normalised {what} {number(found.value)} ({means}); chance alone gives "
-                    f"{number(found.by_chance)} (p = {found.p:.2g})."
-                )
+    for env in levels(rows, "env"):
+        own = select(rows, env=env)
+        for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+            for name in RULES:
+                rungs = {"c = 1": scores(own, column, divisor=1)}
+                rungs |= {
+                    f"c = {c}": scores(own, column, divisor=c, adam_rule=name) for c in levels(own, "divisor")[1:]
+                }
+                sentences.append(f"{env}, {name}, {gap_words(what, gap(rungs))}")
     return sentences
 
 

@@ -1,4 +1,4 @@
-"""Seed 003: how sums over time steps and episodes become one number, for whole episodes of unequal length."""
+"""Seed 003: how sums over time steps and episodes become one for whole episodes of unequal length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from isobatch.config import Aggregation
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, compare, levels, number, scores
+from isobatch.studies.scores import FINAL, MEAN, compare, gap_words, levels, scores
 
 AGGREGATIONS = typing.get_args(Aggregation)
 # A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
@@ -42,11 +42,7 @@ def verdict(rows: list[Row]) -> list[str]:
     sentences = []
     for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
         found = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
-        means = ", ".join(f"{rung} {value:.2f}" for rung, value in found.means.items())
-        sentences.append(
-            f"Normalised {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
-            f"{number(found.by_chance)} (p = {found.p:.2g})."
-        )
+        sentences.append(f"Whole episodes, {gap_words(what, found)}")
     for name in levels(rows, "aggregation"):
         if name != "trajectory":
             what = f"{name} less trajectory (the textbook's), over the run"

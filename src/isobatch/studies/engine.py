@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.studies.grid import Cell, Grid, Study, check_preset
 from isobatch.studies.lanes import train_cells
-from isobatch.studies.normalisation import Range
 from isobatch.studies.rows import rows_of_cell
 from isobatch.studies.store import Results
 
@@ -23,12 +22,10 @@ def run_study(
     preset: str,
     out: Path,
     watch: Watch = lambda what, done: None,
-    ranges: Mapping[str, Range] | None = None,
 ) -> Results:
     """Train what is not finished yet. A kill loses at most the part that was being trained.
 
-    `watch` gets what is being done and the part of all that is done; `ranges` are for environments that
-    `normalisation` does not know.
+    `watch` gets what is being done and the part of all that is done.
     """
     check_preset(preset)
     if preset == "paper":
@@ -55,7 +52,7 @@ def run_study(
             rows = [
                 row
                 for cell, outcome in zip(cells, outcomes, strict=True)
-                for row in rows_of_cell(cell, outcome, grid.seeds, ranges)
+                for row in rows_of_cell(cell, outcome, grid.seeds, study.ranges)
             ]
             results.save(cells, outcomes, rows, time.perf_counter() - clock)
             results.collect(parts)

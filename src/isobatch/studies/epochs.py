@@ -6,10 +6,10 @@ from isobatch.rescaling import rescale
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, levels, number, scores
+from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores
 
 EPOCHS = (1, 4)
-DIVISORS = {"quick": (1, 16), "laptop": (1, 16, 64), "paper": (1, 16, 256)}
+DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
 
 
 def grid(scale: str) -> Grid:
@@ -17,7 +17,7 @@ def grid(scale: str) -> Grid:
     for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
         for epochs in EPOCHS:
             config = base("ppo-ewma", env, scale, update_epochs=epochs, advantage_norm="ewma")
-            for divisor in (1, 16) if env.endswith("MinAtar") else DIVISORS[scale]:
+            for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
     return Grid(cells, SEEDS[scale])
 
@@ -27,12 +27,7 @@ def verdict(rows: list[Row]) -> list[str]:
     for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
         for epochs in levels(rows, "update_epochs"):
             rungs = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
-            found = gap({c: own for c, own in rungs.items() if own.keys() == rungs["c = 1"].keys()})
-            means = ", ".join(f"{rung} {value:.2f}" for rung, value in found.means.items())
-            sentences.append(
-                f"E = {epochs}: gap in normalised {what} {number(found.value)} ({means}); chance alone gives "
-                f"{number(found.by_chance)} (p = {found.p:.2g})."
-            )
+            sentences.append(f"E = {epochs}, {gap_words(what, gap(rungs))}")
     return sentences
 
 

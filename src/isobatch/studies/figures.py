@@ -29,7 +29,9 @@ def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors:
             continue  # it is in all the others
         title = study.name if not study.pictures else f"{study.name}: {variant_name(own[0], [study.pictures])}"
         name = "curves" if not study.pictures else f"curves-{word(value)}"
-        labels = [factor for factor in factors if factor != study.pictures] or factors
+        short = [factor for factor in factors if factor != study.pictures] or factors
+        labels = {row["cell"]: variant_name(row, factors) for row in others}
+        labels |= {row["cell"]: variant_name(row, short) for row in own}
         made += save(draw_curves(others + own, curves, labels, title), out / name)
     made += save(draw_scores(rows, factors, study.name), out / "scores")
     return made
@@ -39,23 +41,26 @@ def is_everywhere(study: Study, row: Row) -> bool:
     return bool(study.everywhere) and all(row[name] == value for name, value in study.everywhere.items())
 
 
-def draw_curves(rows: list[Row], curves: dict[str, Table], labels: list[str], title: str) -> Any:
-    """Mean over seeds in a band of one standard deviation; a run that diverged counts as far as it came."""
+def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Any:
+    """Mean over seeds in a band of one standard deviation; a run that diverged counts as far as it came.
+
+    `labels` are what the lines of cells are called; cells of different environments may share one.
+    """
     from matplotlib import ticker
 
     envs = list(dict.fromkeys(row["env"] for row in rows))
-    variants = list(by_variant(rows, labels))
+    variants = list(dict.fromkeys(labels.values()))
     figure, panels = new_figure(1, len(envs), (PANEL[0] * len(envs) + 1.8, PANEL[1]))
     for env, axes in zip(envs, np.ravel(panels), strict=True):
         for row in unique_cells(rows, env):
             table = curves.get(row["cell"])
             if table is None or not len(table["seed"]):
                 continue
-            color = COLORS[variants.index(variant_name(row, labels)) % len(COLORS)]
+            color = COLORS[variants.index(labels[row["cell"]]) % len(COLORS)]
             x, lines = seed_curves(table, RETURN, WINDOW)
             there = ~np.all(np.isnan(lines), axis=0)
             mean, std = np.nanmean(lines[:, there], axis=0), np.nanstd(lines[:, there], axis=0)
-            axes.plot(x[there], mean, color=color, linewidth=1.8, label=variant_name(row, labels))
+            axes.plot(x[there], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
             axes.fill_between(x[there], mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
         axes.set(title=env, xlabel="environment steps", ylabel="episodic return")
         axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, levels, number, scores, select
+from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
 
 SHAPES = {
     "quick": ((256, 8), (64, 32), (16, 128), (4, 512)),
@@ -27,11 +27,7 @@ def verdict(rows: list[Row]) -> list[str]:
     sentences = []
     for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
         found = gap({shape: scores(rows, column, shape=shape) for shape in levels(rows, "shape")})
-        means = ", ".join(f"{rung} {value:.2f}" for rung, value in found.means.items())
-        sentences.append(
-            f"N x T, normalised {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
-            f"{number(found.by_chance)} (p = {found.p:.2g})."
-        )
+        sentences.append(f"N x T, {gap_words(what, found)}")
     for env in levels(rows, "env"):
         traces = {
             shape: [

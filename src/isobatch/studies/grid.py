@@ -10,6 +10,7 @@ from typing import Any
 
 from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
+from isobatch.studies.normalisation import Range
 
 PRESETS = ("quick", "laptop", "paper")
 Factors = dict[str, str | int | float]
@@ -84,6 +85,8 @@ class Study:
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    """Of returns, for environments that `normalisation` does not know."""
 
 
 def check_preset(preset: str) -> None:

@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Asterix-MinAtar": MINATAR,
 }
 STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
-    "quick": {"CartPole-v1": 150_000},
+    "quick": {"CartPole-v1": 200_000},
     "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 400_000, "Breakout-MinAtar": 400_000, "Asterix-MinAtar": 400_000},
 }
 SEEDS = {"quick": 4, "laptop": 4, "paper": 4}

@@ -8,6 +8,7 @@ import numpy as np
 
 from isobatch.gradients.bootstrap import Estimate
 from isobatch.studies.comparisons import difference, van_elteren
+from isobatch.studies.gaps import Gap
 from isobatch.studies.grid import Row
 
 FINAL, MEAN = "normalised_final", "normalised_mean"
@@ -51,3 +52,12 @@ def compare(what: str, rows: list[Row], column: str, x: dict[str, Any], y: dict[
     low, high = overall.value.low, overall.value.high
     told = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
     return f"{what}: {number(overall.value)}, which {told} (van Elteren p = {test.two_sided:.2g}, two-sided)."
+
+
+def gap_words(what: str, found: Gap) -> str:
+    """The means of all rungs, and how far apart they are."""
+    means = ", ".join(f"{rung}: {value:.2f}" for rung, value in found.means.items())
+    return (
+        f"normalised {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
+        f"{number(found.by_chance)} (p = {found.p:.2g})."
+    )
