@@ -27,8 +27,8 @@ def grid(preset: str, long: int = 1) -> Grid:
 
 
 def long_grid(preset: str) -> Grid:
-    """Long enough to be killed in the middle of each part."""
-    return grid(preset, long=60)
+    """Two parts, long enough to be killed in the middle of each."""
+    return Grid(grid(preset, long=60).cells[:4], 2)
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -292,7 +292,7 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "which is above 0" in sentence("invariance", {"rules": "no Adam rule"}, begin)
     assert "gap between best and worst of c = 1, 4, 16, 64 is 0.0" in sentence("invariance", None, "All rules")
     assert "is 0.4" in sentence("invariance", {"divisor": 64}, "All rules")
-    decoupled = {"objective_for_stale": "decoupled", "staleness": 8}
+    decoupled = {"treatment": "decoupled", "staleness": 8}
     assert "which is above 0" in sentence("staleness", decoupled, "Staleness 8: decoupled less recent")
     assert "cannot be told" in sentence("staleness", decoupled, "Staleness 4: decoupled less recent")
     assert "0.40" in sentence("ewma", {"algo": "ppo-ewma"}, "ppo-ewma less ppo")

@@ -9,7 +9,7 @@ from isobatch.studies.scores import MEAN, compare, levels, select
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 1, 2, 4, 8, 16), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 FEWER = (0, 4, 8)  # on MinAtar
-FRESH = "none needed"
+FRESH = "fresh data"
 # Of these the policy moves by a KL of .01 to .02 in an iteration, as the paper's does.
 SIZES = dict(num_envs=16, num_steps=64, learning_rate=1e-3, total_timesteps=400_000)
 
@@ -21,38 +21,23 @@ def grid(scale: str) -> Grid:
         for level in FEWER if env.endswith("MinAtar") else LEVELS[scale]:
             stale = config.replace(staleness=level)
             for objective in STALE_OBJECTIVES if level else ():
-                cells.append(
-                    Cell(with_stale_objective(stale, objective), {"staleness": level, "objective_for_stale": objective})
-                )
+                cells.append(Cell(with_stale_objective(stale, objective), {"staleness": level, "treatment": objective}))
             if not level:  # all three are the same
-                cells.append(Cell(stale, {"staleness": 0, "objective_for_stale": FRESH}))
+                cells.append(Cell(stale, {"staleness": 0, "treatment": FRESH}))
     return Grid(cells, SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
     """By the mean over the run, since old data delays what is learned in the end."""
     sentences = []
-    for level in levels(rows, "staleness"):
-        if level:
-            for other in ("recent", "behavior"):
-                sentences.append(
-                    compare(
-                        f"Staleness {level}: decoupled less {other}, in normalised return over the run",
-                        rows,
-                        MEAN,
-                        dict(staleness=level, objective_for_stale="decoupled"),
-                        dict(staleness=level, objective_for_stale=other),
-                    )
-                )
-            sentences.append(
-                compare(
-                    f"Staleness {level}: decoupled less fresh data",
-                    rows,
-                    MEAN,
-                    dict(staleness=level, objective_for_stale="decoupled"),
-                    dict(staleness=0),
-                )
-            )
+    for level in levels(rows, "staleness")[1:]:
+        decoupled = dict(staleness=level, treatment="decoupled")
+        others = {name: decoupled | dict(treatment=name) for name in ("recent", "behavior")} | {
+            FRESH: dict(staleness=0)
+        }
+        for name, other in others.items():
+            what = f"Staleness {level}: decoupled less {name}, in normalised return over the run"
+            sentences.append(compare(what, rows, MEAN, decoupled, other))
     moved = [row["approx_kl"] for row in select(rows, staleness=0) if row["approx_kl"] is not None]
     if moved:
         sentences.append(
