@@ -23,6 +23,7 @@ from isobatch.metrics import RETURN
 from isobatch.studies import engine, store
 from isobatch.studies.catalogue import STUDIES, study_of
 from isobatch.studies.engine import parts_of, run_study
+from isobatch.studies.figures import draw_gaps
 from isobatch.studies.grid import PRESETS, Cell, Grid, Row
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.normalisation import range_of
@@ -317,6 +318,20 @@ def test_summary_has_a_line_for_each_variant_and_for_all_environments() -> None:
     assert first["normalised_final"]["value"] == pytest.approx(mean)
     assert first["normalised_final"]["low"] < mean < first["normalised_final"]["high"]
     assert variant_name({"rules": "all rules", "divisor": 4}, ["rules", "divisor"]) == "all rules, divisor 4"
+
+
+def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> None:
+    from matplotlib import pyplot
+
+    rows = made_up("invariance", {"rules": "no Adam rule", "divisor": 64})
+    figure = draw_gaps(STUDIES["invariance"], rows)
+    heights = {
+        bar.get_label(): [patch.get_height() for patch in bar] for bar in figure.axes[0].containers if len(bar) == 1
+    }
+    pyplot.close(figure)
+    assert heights["no Adam rule"] == [pytest.approx(-0.4, abs=0.03)]
+    assert heights["all rules"] == [pytest.approx(0, abs=0.03)]
+    assert len(figure.axes[0].patches) == 3 * 6
 
 
 def test_list_needs_no_jax() -> None:

@@ -25,7 +25,7 @@ def grid(scale: str) -> Grid:
     for env in environments(scale, "CartPole-v1", "Breakout-MinAtar"):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, advantage_norm="ewma")
         cells.append(Cell(config, {"adam_rule": NOTHING, "divisor": 1}))
-        divisors = (1, 16) if env.endswith("MinAtar") else DIVISORS[scale]
+        divisors = (1, 64) if env.endswith("MinAtar") else DIVISORS[scale]
         cells += [
             Cell(rescale(config, factor=divisor, **choice).after, {"adam_rule": name, "divisor": divisor})
             for divisor in divisors[1:]
@@ -55,4 +55,5 @@ STUDY = Study(
     verdict,
     pictures="adam_rule",
     everywhere={"divisor": 1},
+    ladder="divisor",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table
 from isobatch.plots import COLORS, new_figure, save_figure, seed_curves
+from isobatch.studies.comparisons import difference
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN
+from isobatch.studies.scores import FINAL, MEAN, levels, scores
 from isobatch.studies.summary import by_variant, variant_name
 
 ENDINGS = (".png", ".svg")
@@ -33,8 +35,9 @@ def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors:
         labels = {row["cell"]: variant_name(row, factors) for row in others}
         labels |= {row["cell"]: variant_name(row, short) for row in own}
         made += save(draw_curves(others + own, curves, labels, title), out / name)
-    made += save(draw_scores(rows, factors, study.name), out / "scores")
-    return made
+    if study.ladder and len(levels(rows, study.ladder)) > 1:
+        made += save(draw_gaps(study, rows), out / "gaps")
+    return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
 
 
 def is_everywhere(study: Study, row: Row) -> bool:
@@ -89,6 +92,30 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
         axes.set_yticklabels(variants if place == 0 else [""] * len(variants))
     add_legend(figure, panels)
     figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def draw_gaps(study: Study, rows: list[Row]) -> Any:
+    """Final return of the largest batch less that of the smallest, by environment, on a square-root axis (figure 3)."""
+    smallest = levels(rows, study.ladder)[-1]
+    last = [row for row in rows if row[study.ladder] == smallest]
+    largest = scores([row for row in rows if is_everywhere(study, row)])
+    variants, envs = levels(last, study.pictures), [env for env in largest if env in levels(last, "env")]
+    figure, axes = new_figure(1, 1, (2.5 + len(envs) * (0.6 + 0.3 * len(variants)), PANEL[1]))
+    width = 0.8 / len(variants)
+    for place, (variant, color) in enumerate(zip(variants, itertools.cycle(COLORS), strict=False)):
+        small = scores(last, **{study.pictures: variant})
+        for x, env in enumerate(envs):
+            if env in small:
+                _, found = difference({env: largest[env]}, {env: small[env]})
+                at = x + (place - (len(variants) - 1) / 2) * width
+                axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
+    axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set(xticks=range(len(envs)), xticklabels=envs, ylabel="gap in normalised final return")
+    add_legend(figure, axes)
+    title = f"{study.name}: largest batch less the smallest, 1/{smallest} of it (with standard error)"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure
 
 

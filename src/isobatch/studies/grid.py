@@ -85,6 +85,8 @@ class Study:
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
+    ladder: str = ""
+    """Factor that divides the batch, where `everywhere` is its first rung: draws the gap from there to the last one."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalisation` does not know."""
 

@@ -92,4 +92,5 @@ STUDY = Study(
     verdict,
     pictures="rules",
     everywhere={"rules": ALL, "divisor": 1},
+    ladder="divisor",
 )
