@@ -16,12 +16,12 @@ AGGREGATIONS = typing.get_args(Aggregation)
 SIZES = {
     "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=1e-2),
     "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=1e-2),
-    "Breakout-MinAtar": dict(num_envs=16, num_steps=1000, learning_rate=3e-3),
+    "Breakout-MinAtar": dict(num_envs=8, num_steps=1000, learning_rate=3e-3),
 }
 WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
 STEPS = {
     "quick": {"CartPole-v1": 800_000},
-    "laptop": {"CartPole-v1": 2_000_000, "Acrobot-v1": 1_000_000, "Breakout-MinAtar": 1_600_000},
+    "laptop": {"CartPole-v1": 2_000_000, "Acrobot-v1": 1_000_000, "Breakout-MinAtar": 960_000},
 }
 
 

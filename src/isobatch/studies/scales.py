@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
     "quick": {"CartPole-v1": 200_000},
-    "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 400_000, "Breakout-MinAtar": 400_000, "Asterix-MinAtar": 400_000},
+    "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 400_000, "Breakout-MinAtar": 300_000, "Asterix-MinAtar": 300_000},
 }
 SEEDS = {"quick": 4, "laptop": 4, "paper": 4}
 # Procgen hard, the paper's section 5.1 and appendix B: images through channels 16, 32, 32 and 256 outputs.
