@@ -400,6 +400,17 @@ def test_bad_usage(words: list[str], sentence: str, capsys: pytest.CaptureFixtur
     assert captured.out == ""
 
 
+def test_an_interrupted_study_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def interrupt(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "run_study", interrupt)
+    assert main(["study", "run", "ewma", "--out", str(tmp_path / "out")]) == 130
+    assert "the same command goes on from there" in capsys.readouterr().err
+
+
 def test_killed_for_real_and_run_again(tmp_path: Path) -> None:
     """SIGKILL in the middle of the first part and of the second; then it ends with the files of an undisturbed run."""
 

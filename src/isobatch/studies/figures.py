@@ -101,7 +101,7 @@ def draw_gaps(study: Study, rows: list[Row]) -> Any:
     last = [row for row in rows if row[study.ladder] == smallest]
     largest = scores([row for row in rows if is_everywhere(study, row)])
     variants, envs = levels(last, study.pictures), [env for env in largest if env in levels(last, "env")]
-    figure, axes = new_figure(1, 1, (2.5 + len(envs) * (0.6 + 0.3 * len(variants)), PANEL[1]))
+    figure, axes = new_figure(1, 1, (4 + len(envs) * (0.4 + 0.3 * len(variants)), PANEL[1]))
     width = 0.8 / len(variants)
     for place, (variant, color) in enumerate(zip(variants, itertools.cycle(COLORS), strict=False)):
         small = scores(last, **{study.pictures: variant})
@@ -114,7 +114,7 @@ def draw_gaps(study: Study, rows: list[Row]) -> Any:
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xticks=range(len(envs)), xticklabels=envs, ylabel="gap in normalised final return")
     add_legend(figure, axes)
-    title = f"{study.name}: largest batch less the smallest, 1/{smallest} of it (with standard error)"
+    title = f"{study.name}: the largest batch less 1/{smallest} of it (with standard error)"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure
 

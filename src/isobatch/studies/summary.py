@@ -12,7 +12,7 @@ from isobatch.studies.scores import FINAL, MEAN, number, scores
 from isobatch.studies.statistics import aggregate
 
 ALL = "all environments"
-COLUMNS = ["variant", "final, normalised", "interquartile mean", "over the run", "final return", "KL", "diverged"]
+COLUMNS = ["variant", "final, normalised", "interquartile mean", "over the run", "return", "KL", "diverged"]
 Line = dict[str, Any]
 
 
