@@ -303,7 +303,7 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "final return: c = 1: 0.50, c = 16: 0.90; a gap of 0.4" in sentence("epochs", several, "E = 4")
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
-    assert "64 x 32: 0.90" in sentence("geometry", {"shape": "64 x 32"}, "N x T")
+    assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
     assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep less trajectory")
 
 

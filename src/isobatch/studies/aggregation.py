@@ -14,8 +14,8 @@ AGGREGATIONS = typing.get_args(Aggregation)
 # A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
 # before: what is left is the direction.
 SIZES = {
-    "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=1e-2),
-    "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=1e-2),
+    "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
+    "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
     "Breakout-MinAtar": dict(num_envs=8, num_steps=1000, learning_rate=3e-3),
 }
 WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps

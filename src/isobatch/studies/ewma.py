@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from isobatch.studies.comparisons import difference, probability_of_improvement
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.scores import FINAL, MEAN, compare, number, scores
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 PHASE = 16  # iterations
-# Under the critical batch size of CartPole, see the study invariance.
-SIZES: dict[str, dict[str, Any]] = {"CartPole-v1": dict(num_envs=16, num_steps=32, learning_rate=1.5e-3)}
 PPG = dict(objective="kl", policy_iterations_per_phase=PHASE, aux_epochs=3, aux_minibatches=16)
 
 
@@ -20,7 +16,7 @@ def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale):
         for algo in ALGORITHMS:
-            sizes = SIZES.get(env, {})
+            sizes = UNDER_CRITICAL.get(env, {})
             phases = PPG | whole_phases(env, scale) if algo.startswith("ppg") else {}
             config = base(algo, env, scale, sizes | phases)
             cells.append(Cell(config, {"algo": algo}))
@@ -31,7 +27,7 @@ def whole_phases(env: str, scale: str) -> dict[str, int]:
     """The steps of the other algorithms, in whole phases."""
     if scale == "paper":
         return {}
-    plain = base("ppo", env, scale, SIZES.get(env))
+    plain = base("ppo", env, scale, UNDER_CRITICAL.get(env))
     phase = PHASE * plain.geometry.iteration_batch
     return {"total_timesteps": plain.env_steps // phase * phase}
 

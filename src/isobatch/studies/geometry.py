@@ -8,16 +8,17 @@ from isobatch.studies.scales import SEEDS, base, environments
 from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
 
 SHAPES = {
-    "quick": ((256, 8), (64, 32), (16, 128), (4, 512)),
-    "laptop": ((256, 8), (64, 32), (16, 128), (4, 512)),
+    "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
+    "laptop": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "paper": ((1024, 64), (256, 256), (64, 1024)),
 }
+SMALL = dict(learning_rate=2e-3)
 
 
 def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
-        config = base("ppo-ewma", env, scale, noise_scale=True)
+        config = base("ppo-ewma", env, scale, SMALL, noise_scale=True)
         for envs, steps in SHAPES[scale]:
             cells.append(Cell(config.replace(num_envs=envs, num_steps=steps), {"shape": f"{envs} x {steps}"}))
     return Grid(cells, SEEDS[scale])
