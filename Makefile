@@ -1,5 +1,6 @@
 # make demo   set up and see what it is about     make test   set up, lint, types and tests
 # make check  lint and types only                 make bench  speed against other libraries
+# make bench-gradients  speed and memory of the inner products of gradients
 # make clean  remove everything that was made
 
 VENV   := .venv
@@ -8,7 +9,7 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench peers setup clean
+.PHONY: demo test check format bench bench-gradients peers setup clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -28,6 +29,9 @@ format: $(VENV)/.dev
 # The libraries that the benchmark compares with, in an environment of their own.
 bench: $(VENV)/.core peers
 	$(PYTHON) benchmarks/bench.py --peers-python $(PEERS)/bin/python
+
+bench-gradients: $(VENV)/.core
+	$(PYTHON) benchmarks/gram.py
 
 peers: $(PEERS)/.done
 

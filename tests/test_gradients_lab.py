@@ -21,7 +21,7 @@ from isobatch.gradients.batches import batch_of, batch_products, draws, first_ep
 from isobatch.gradients.chains import collect_chains, num_groups, true_advantages, window_advantages
 from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.lags import diagonal_sums, lag_sums
-from isobatch.gradients.landscape import Moments, at_geometry, measure, weights_of, window_products
+from isobatch.gradients.landscape import Moments, at_geometry, measure, squared_mean, weights_of, window_products
 from isobatch.gradients.objectives import full, vanilla
 from isobatch.gradients.options import LabOptions, automatic, chain_length, geometries_of
 from isobatch.gradients.per_sample import per_sample_gradients
@@ -210,6 +210,17 @@ def test_variance_and_covariance_between_environments_are_told_apart() -> None:
     np.testing.assert_allclose(together.variance, (own + common) / 10 + 0.9 * common, rtol=0.03)
     np.testing.assert_allclose(staggered.variance, own / 10, rtol=0.03)
     np.testing.assert_allclose(together.effective_samples, (own + common) / together.variance, rtol=0.03)
+
+
+def test_a_squared_mean_over_groups_is_unbiased() -> None:
+    """Four groups of two chains with means of their own. All pairs alike would give -0.27: groups meet too seldom."""
+    rng = np.random.default_rng(2)
+    group = np.repeat(np.arange(4), 2)
+    means = np.array([[2.0, 0.3], [-2.0, 0.3], [1.0, 0.3], [-1.0, 0.3]])[group]
+    vectors = means + 0.5 * rng.normal(size=(4000, 8, 2))
+    together = (group[:, None] == group) & ~np.eye(8, dtype=bool)
+    found = [squared_mean(v @ v.T, np.ones((1, 8)), together)[0] for v in vectors]
+    assert abs(np.mean(found) - 0.09) < 4 * np.std(found) / 4000**0.5
 
 
 def test_lag_sums_against_explicit_gradients(made: SimpleNamespace) -> None:

@@ -99,7 +99,7 @@ def write_post(out: Path) -> list[str]:
         "",
         "| claim | | measured |",
         "|---|---|---|",
-        *(f"| {c['claim']} | **{c['verdict']}** | {c['evidence']} |" for c in claims),
+        *(f"| {c['claim']} | **{c['verdict']}** | {c['evidence'].replace('|', '&#124;')} |" for c in claims),
         "",
         VERDICT,
         "",
@@ -156,10 +156,14 @@ def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]
 
 
 def number(estimate: dict[str, float | None]) -> str:
-    if estimate["value"] is None:
-        return "not to be told"
-    ends = ["inf" if end is None else f"{end:.3g}" for end in (estimate["low"], estimate["high"])]
-    return f"{estimate['value']:.3g} ({ends[0]} to {ends[1]})"
+    value, low, high = (plain(estimate[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def plain(value: float | None) -> str:
+    if value is None:
+        return "inf"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ and one that is repeated is read from its files.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from isobatch.config_files import replace_file
 from isobatch.envs import make_env
@@ -25,7 +28,7 @@ from isobatch.gradients.options import LabOptions
 from isobatch.gradients.sections import RUN, NotHereError, Policy
 from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
 
-FORMAT = 4  # of the files; what another version measured is measured again
+FORMAT = 6  # of the files; what another version measured is measured again
 Watch = Callable[[str, float], None]
 Say = Callable[[str], None]
 
@@ -60,7 +63,7 @@ def diagnose(
             name = f"iteration {loaded.iteration}: {section}"
             watch(name, before)
             path = out / f"{loaded.iteration:09d}-{section}.json"
-            key = key_of(about, loaded, section, policy_seed)
+            key = key_of(about, loaded.iteration, section)
             found = stored(path, key)
             if found is None:
                 inner = partial(_within, watch, name, before, share)
@@ -84,15 +87,26 @@ def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, c
         raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
     place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
     state = jax.tree.map(lambda leaf: leaf[place], loaded.states)
+    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(state.learner.networks)):
+        raise UsageError(
+            f"checkpoint={loaded.iteration} of seed {loaded.seeds[place]} has weights that are not finite: the run has "
+            "diverged; measure an earlier checkpoint."
+        )
     return Policy(loaded.config.replace(**changes), make_env(loaded.config.env), state, options)
 
 
-def key_of(about: Policy, loaded: LoadedRun, section: str, policy_seed: int | None) -> dict[str, Any]:
+def key_of(about: Policy, iteration: int, section: str) -> dict[str, Any]:
     """All that the numbers of a section depend on."""
     options = dataclasses.asdict(about.options)
     options.pop("sections")
-    settings = about.config.to_dict() | {"policy_seed": policy_seed, "iteration": loaded.iteration}
+    settings = about.config.to_dict() | {"iteration": iteration, "weights": fingerprint(about)}
     return {"format": FORMAT, "section": section, "settings": settings, "options": plain(options)}
+
+
+def fingerprint(about: Policy) -> str:
+    """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
+    leaves = jax.tree.leaves(about.state.learner.networks)
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
 def _within(watch: Watch, name: str, before: float, share: float, done: float) -> None:

@@ -49,9 +49,18 @@ def geometries(found: Found, path: Path, title: str) -> None:
         axes.set_xlabel("environments x steps")
     left.legend(fontsize=8, frameon=False)
     middle.legend(fontsize=8, frameon=False, loc="lower right")
+    plain_numbers(middle)
     resets = "staggered resets" if found["staggered_resets"] else "environments reset together"
     figure.suptitle(f"{title}: {found['budget']:,} samples, {resets} ({INTERVALS})", fontsize=10)
     save_figure(figure, path)
+
+
+def plain_numbers(axes: Any) -> None:
+    """A logarithmic axis with few powers of ten on it, labelled in between as well."""
+    from matplotlib import ticker
+
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def lambdas(found: Found, path: Path, title: str) -> None:
@@ -120,6 +129,7 @@ def heatmap(axes: Any, matrix: np.ndarray, title: str) -> None:
     """A matrix of cosines; each cell with its number where there is room."""
     image = axes.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r")
     axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
     axes.set_xticks([])
     axes.set_yticks([])
     axes.set_title(title)
@@ -140,9 +150,8 @@ def minibatches(found: Found, path: Path, title: str) -> None:
     if whole:
         x = np.array([row["size"] for row in whole]) * 1.04
         _points(axes, x, [row["added_by_rows"] for row in whole], "s--", 1, "whole environment rows")
-    axes.axhline(
-        rows[0]["squared_batch_gradient"]["value"], color="0.4", linestyle=":", label="|gradient of the batch|²"
-    )
+    squared = found["rows"][0]["squared_batch_gradient"]["value"]
+    axes.axhline(squared, color="0.4", linestyle=":", label="|gradient of the batch|²")
     axes.set(
         xscale="log", yscale="log", xlabel="samples in a minibatch", ylabel="variance added to the batch's gradient"
     )
@@ -172,7 +181,9 @@ def restraint(found: Found, path: Path, title: str) -> None:
 
 
 def training_time(results: list[Found], path: Path, title: str) -> None:
-    """Variance, signal, effective samples and critical batch of each geometry over the checkpoints of a run."""
+    """Error, effective samples and critical batch size of some geometries over the checkpoints of a run."""
+    from matplotlib import ticker
+
     figure, panels = new_figure(1, 3, (13, 4))
     for axes in panels:
         axes.set(yscale="log", xlabel="environment steps")
@@ -187,6 +198,7 @@ def training_time(results: list[Found], path: Path, title: str) -> None:
     titles = ("mean squared error of the gradient", "effective samples", "critical batch size")
     for axes, words in zip(panels, titles, strict=True):
         axes.set_title(words)
+        axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(f"{title}: over training ({INTERVALS})", fontsize=10)
     save_figure(figure, path)

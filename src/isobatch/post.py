@@ -15,13 +15,14 @@ import numpy as np
 
 from isobatch.config import Config
 from isobatch.config_files import replace_file
-from isobatch.diagnosis import FORMAT, Say, Watch, diagnose, plain, policy_of, store, stored
+from isobatch.diagnosis import Say, Watch, diagnose, key_of, plain, policy_of, store, stored
 from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
 from isobatch.gradients.batches import batch_products
 from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, unit_mean
-from isobatch.gradients.correlation import cosine_across, cosine_pairs
+from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs
+from isobatch.gradients.layout import Layout
 from isobatch.gradients.options import LabOptions
-from isobatch.gradients.sections import Policy, batches, cosine_of, sample_cosines
+from isobatch.gradients.sections import Policy, batches, sample_cosines
 from isobatch.gradients.variance import direct_variance
 from isobatch.loading import load_run
 from isobatch.plots import COLORS, new_figure, save_figure
@@ -107,13 +108,7 @@ def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Fou
         watch(f"the post's figures at iteration {iteration}", 0.03 + 0.06 * place)
         loaded = load_run(run_dir, str(iteration))
         about = policy_of(loaded, options, None, {})
-        key = {
-            "what": "figures",
-            "format": FORMAT,
-            "seed": options.measure_seed,
-            "settings": about.config.to_dict(),
-            "at": iteration,
-        }
+        key = key_of(about, iteration, "figures")
         path = out / f"{iteration:09d}-figures.json"
         made = stored(path, key)
         if made is None:
@@ -137,7 +132,7 @@ def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> 
     config = about.config.replace(gae_lambda=lam)
     seed = about.options.measure_seed + 7
     products = batch_products(config, about.env, about.state, num_envs, num_steps, BATCHES, seed)
-    cosines = cosine_of(products)
+    cosines = cosine_matrix(products, Layout.of(np.arange(BATCHES)))
     extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), BATCHES, what="batches")
     return {"cosines": cosines, "variance": direct_variance(products), "extreme": extreme}
 
@@ -237,14 +232,14 @@ def judge(found: Found) -> list[Found]:
     means = {lam: late["cosines"][lam]["with_mean"]["mean"] for lam in ("0", "0.95", "1")}
     extreme = {shape: batches[f"{shape}, 0.95"]["extreme"] for shape in ("4x256", "16x64")}
     ratio = rows["16x64"]["variance_to_own"]  # of 16x64 to 4x256
-    worth = rows["4x256"]["effective_samples"]
+    worth = {end: np.inf if value is None else value for end, value in rows["4x256"]["effective_samples"].items()}
     short, long = rows["64x16"]["squared_bias"], rows["4x256"]["squared_bias"]
     return [
         _claim(
             "Gradients of one trajectory are more alike in direction than those of different ones",
             all(spreads["0.95"][str(lag)]["low"] > 0 for lag in SPREAD_LAGS),
             any(spreads["0.95"][str(lag)]["high"] < 0 for lag in SPREAD_LAGS),
-            "mean |cosine| within less across: "
+            "mean absolute cosine within less across: "
             + ", ".join(f"{_words(spreads['0.95'][str(lag)])} at lag {lag}" for lag in SPREAD_LAGS),
         ),
         _claim(
@@ -257,7 +252,7 @@ def judge(found: Found) -> list[Found]:
             "Gradients of 4x256 batches are more often strongly aligned or opposed than those of 16x64",
             extreme["4x256"]["low"] > extreme["16x64"]["high"],
             extreme["4x256"]["high"] < extreme["16x64"]["low"],
-            f"mean |cosine| between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
+            f"mean absolute cosine between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
             f"{_words(extreme['16x64'])} at 16x64",
         ),
         _claim(
@@ -292,7 +287,7 @@ def judge(found: Found) -> list[Found]:
             "No lambda removes the likeness along a trajectory, not even 0",
             all(spreads[lam]["40"]["low"] > 0 for lam in spreads),
             any(spreads[lam]["40"]["high"] < 0 for lam in spreads),
-            "mean |cosine| at lag 40 less across: "
+            "mean absolute cosine at lag 40, less across: "
             + ", ".join(f"{_words(e['40'])} at lambda {lam}" for lam, e in spreads.items()),
         ),
         _claim(
@@ -311,4 +306,9 @@ def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Found:
 
 
 def _words(estimate: Found) -> str:
-    return f"{estimate['value']:.3g} ({estimate['low']:.3g} to {estimate['high']:.3g})"
+    value, low, high = (_number(estimate[name]) for name in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

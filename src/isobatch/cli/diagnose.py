@@ -13,7 +13,7 @@ from typing import Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.train import default_directory
-from isobatch.config import Config
+from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.gradients.options import LabOptions
 from isobatch.options import Options
@@ -24,6 +24,7 @@ CHANGEABLE = (
     *("gae_lambda", "learning_rate", "clip_eps", "kl_coef"),
 )
 COLUMNS = ("variance", "squared_bias", "error")
+TERMS = ("individual", "within", "across")
 
 
 def add_flags(parser: Parser) -> None:
@@ -81,6 +82,11 @@ def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, dict[str
     config = RunDirectory.open(run_dir).config
     if args.run_dir is None:
         return config, {}
+    for name, value in given(args, Options).items():
+        raise UsageError(
+            f"{name}={value} is for training, and {str(run_dir)!r} is trained: leave it out. (--policy-seed chooses "
+            "one of its seeds, --measure-seed what is drawn while measuring.)"
+        )
     changes = given_settings(args)
     if changes.get("env", config.env) != config.env:
         raise UsageError(
@@ -116,6 +122,13 @@ def _train(args: argparse.Namespace) -> Path:
 def _post(args: argparse.Namespace, options: LabOptions) -> int:
     if args.preset != "pendulum-post":
         raise UsageError(f"preset={args.preset!r} is unknown: use pendulum-post.")
+    ignored = [*given(args, LabOptions, Config, Hypers, Options), *(["run_dir"] if args.run_dir else [])]
+    for name in ignored:
+        if name != "measure_seed":
+            raise UsageError(
+                f"preset={args.preset!r} has a run and settings of its own, and {name} is given: leave it out. What "
+                "can be chosen are measure_seed and out."
+            )
     from isobatch.post import reproduce
 
     out = args.out or Path("runs") / "pendulum-post"
@@ -158,11 +171,17 @@ def _show_geometries(found: dict[str, Any]) -> None:
     console.out.print(
         console.table(
             f"\nBatches of {found['budget']:,} samples, lambda {found['gae_lambda']:g}, environments reset {resets}; "
-            f"in units of {unit:.0e}, with 95 % intervals",
+            f"{_in_units(unit)}with 95 % intervals",
             ["N x T", "variance", "squared bias", "error", "variance, direct", "effective samples", "ms/batch"],
             table,
         )
     )
+    terms = [
+        [f"{row['num_envs']}x{row['num_steps']}", *(_with_interval(row[name], unit) for name in TERMS)] for row in rows
+    ]
+    title = f"\nThe variance is the sum of ({_in_units(unit)}from {found['chains']} chains)"
+    heading = ["N x T", "single samples", "pairs within an environment", "pairs of two environments"]
+    console.out.print(console.table(title, heading, terms))
 
 
 def _show_lambdas(found: dict[str, Any]) -> None:
@@ -175,7 +194,7 @@ def _show_lambdas(found: dict[str, Any]) -> None:
         for row in found["rows"]
     ]
     heading = ["N x T, lambda", "variance", "squared bias", "error"]
-    console.out.print(console.table(f"\nThe effect of lambda, in units of {unit:.0e}", heading, rows))
+    console.out.print(console.table(f"\nThe effect of lambda, {_in_units(unit)}with 95 % intervals", heading, rows))
 
 
 def _show_restraint(found: dict[str, Any]) -> None:
@@ -199,11 +218,12 @@ def _unit(values: list[float]) -> float:
     return 10.0 ** math.floor(math.log10(min(positive))) if positive else 1.0
 
 
+def _in_units(unit: float) -> str:
+    return "" if unit == 1 else f"in units of {unit:.0e}, "
+
+
 def _with_interval(found: dict[str, Any], unit: float, digits: int = 2) -> str:
     if found["value"] is None:
         return "-"
-    value = f"{found['value'] / unit:,.{digits}f}"
-    if found["low"] is None:
-        return value
-    high = "inf" if found["high"] is None else f"{found['high'] / unit:,.{digits}f}"
-    return f"{value} [{found['low'] / unit:,.{digits}f}, {high}]"
+    value, low, high = ("inf" if x is None else f"{x / unit:z,.{digits}f}" for x in found.values())
+    return value if found["low"] is None else f"{value} [{low}, {high}]"

@@ -27,11 +27,6 @@ class Estimate:
     low: float = float("nan")
     high: float = float("nan")
 
-    @property
-    def plus_minus(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
-
     def __str__(self) -> str:
         return f"{self.value:.4g}" if np.isnan(self.low) else f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
@@ -50,12 +45,12 @@ def unit_mean(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 def pair_mean(m: np.ndarray, w: np.ndarray, which: np.ndarray | None = None) -> np.ndarray:
     """sum_{u != v} w_u w_v m_uv / sum_{u != v} w_u w_v for m [units, units]: the mean over ordered pairs.
 
-    `which` [units, units] says which pairs count, if not all of them do.
+    `which` [units, units] says which pairs count, if not all of them do; not a number where no such pair was drawn.
     """
     if which is None:
         return np.sum(w * (w @ off_diagonal(m)), axis=-1) / pairs(w)
     counted = off_diagonal(which.astype(float))
-    return np.sum(w * (w @ (m * counted)), axis=-1) / np.sum(w * (w @ counted), axis=-1)
+    return ratio(np.sum(w * (w @ (m * counted)), axis=-1), np.sum(w * (w @ counted), axis=-1), otherwise=np.nan)
 
 
 def triple_mean(x: np.ndarray, m: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -134,12 +134,14 @@ def _blocks(count: int) -> tuple[int, int]:
     return blocks, -(-count // blocks)
 
 
-def check_memory(need: int, what: str) -> None:
+def check_memory(
+    need: int, what: str, lower: str = "the budget (or the longest geometry), or use a random projection"
+) -> None:
     there = available_bytes()
     if there is not None and need > SHARE * there:
         raise UsageError(
             f"inner products of the gradients of {what} need {in_words(need)}, and {in_words(int(SHARE * there))} are "
-            "available: lower the budget (or the longest geometry), or use a random projection."
+            f"available: lower {lower}."
         )
 
 

@@ -8,7 +8,8 @@ chain u, chains u and v independent of each other but reset at the same time, an
     Var(G_B) = V/N + (1 - 1/N) C                 all environments reset together
              = (V - C)/N                         staggered: they are spread evenly over the time limit (N > 1)
     bias     = E[G_uw] - E[G_true]               G_true uses Monte-Carlo returns on the same steps
-|mu|^2 and |bias|^2 are products of different chains, so they carry no noise term.
+|mu|^2 and |bias|^2 are products of different chains, so they carry no noise term. The staggered formula takes the mean
+over the phases of N environments for the mean over all phases: good for many environments, rough for two or three.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from isobatch.config import Config
-from isobatch.gradients.bootstrap import pair_mean, resample, unit_mean
+from isobatch.gradients.bootstrap import pair_mean, ratio, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
 from isobatch.gradients.objectives import vanilla
+from isobatch.gradients.per_sample import mean_gradient
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
+AT_ONCE = 8192  # samples that are differentiated at the same time: what a network keeps of each of them takes memory
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,11 @@ def window_products(
     count, windows = obs.shape[1], obs.shape[0] // steps
     size = sum(leaf.size for leaf in jax.tree.leaves(policy))
 
-    def gradient(samples: tuple[Array, Array, Array]) -> Float[Array, " P"]:
-        return ravel_pytree(jax.grad(lambda net: jnp.mean(vanilla(net, samples)))(policy))[0]
-
     def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        gradients = jax.vmap(gradient, in_axes=1)(samples)
+        by_chain = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), samples)
+        gradients = jax.lax.map(
+            partial(mean_gradient, vanilla, policy), by_chain, batch_size=min(count, max(1, AT_ONCE // steps))
+        )
         products = gradients @ gradients.T
         return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 
@@ -111,7 +113,7 @@ class Measured:
     squared_bias: np.ndarray
     signal: np.ndarray  # |E[G_B]|^2
     effective_samples: np.ndarray  # independent samples with the same variance
-    critical_batch: np.ndarray  # samples of this geometry's kind at which the noise equals the signal
+    critical_batch: np.ndarray  # samples of independent batches like this one whose noise equals the signal
 
     @property
     def error(self) -> np.ndarray:
@@ -121,15 +123,11 @@ class Measured:
         """
         return self.variance + np.maximum(self.squared_bias, 0.0)
 
-    @property
-    def name(self) -> str:
-        return f"{self.num_envs}x{self.num_steps}"
-
 
 def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Measured:
     """The formulas of this module's docstring, for every row of `weights` (see `weights_of`)."""
     steps, lam = variant
-    signal = pair_mean(moments.mean, weights)
+    signal = squared_mean(moments.mean, weights, moments.together)
     own = unit_mean(np.diagonal(moments.windows), weights) - signal
     shared = pair_mean(moments.windows, weights, moments.together) - signal
     sample = unit_mean(moments.sample, weights) - signal
@@ -137,9 +135,6 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
     across = -shared / num_envs if spread else (1 - 1 / num_envs) * shared
     variance = own / num_envs + across
     individual = sample / (num_envs * steps)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        critical = np.where(signal > 0, num_envs * steps * variance / signal, np.inf)
-        effective = np.where(variance > 0, sample / variance, np.nan)
     return Measured(
         num_envs=num_envs,
         num_steps=steps,
@@ -148,11 +143,24 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
         individual=individual,
         within=own / num_envs - individual,
         across=across,
-        squared_bias=pair_mean(moments.bias, weights),
+        squared_bias=squared_mean(moments.bias, weights, moments.together),
         signal=signal,
-        effective_samples=effective,
-        critical_batch=critical,
+        effective_samples=ratio(sample, variance, otherwise=np.inf),
+        critical_batch=ratio(num_envs * steps * variance, signal, otherwise=np.inf),
     )
+
+
+def squared_mean(products: np.ndarray, weights: np.ndarray, together: np.ndarray) -> np.ndarray:
+    """|E x|^2 from inner products of different chains, where chains come in groups of equal size.
+
+    Two independent draws are of one group 1/groups of the time, which is more often than two of these chains are.
+    """
+    apart = ~together & ~np.eye(len(together), dtype=bool)
+    if not apart.any():
+        return pair_mean(products, weights)
+    share = (together[0].sum() + 1) / len(together)
+    within, between = (pair_mean(products, weights, which) for which in (together, apart))
+    return share * within + (1 - share) * between
 
 
 def weights_of(chains: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:

@@ -21,9 +21,10 @@ class LabOptions:
     geometries: str = "auto"
     """NxT,NxT,... to compare, each of `budget` samples; auto: from 1 x budget to budget x 1."""
     lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
-    """Values of gae_lambda to compare."""
+    """Values of gae_lambda to compare, besides the run's own."""
     chains: int = 128
-    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root."""
+    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root.
+    Rounded up to two for each start time, where rollouts are shorter than the time limit."""
     batches: int = 32
     """Independent batches for what is measured directly."""
     horizon: int = 0
@@ -75,13 +76,19 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
 
 def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
     """Rollout lengths from 1 up, each at least twice the one before, up to LONGEST; and the run's own geometry."""
-    lengths: list[int] = []
-    for steps in divisors(budget):
-        if steps <= LONGEST and (not lengths or steps >= 2 * lengths[-1]):
-            lengths.append(steps)
+    lengths = [steps for steps in doubling(budget) if steps <= LONGEST]
     if own[0] * own[1] == budget and own[1] not in lengths:
         lengths.append(own[1])
     return [(budget // steps, steps) for steps in sorted(lengths)]
+
+
+def doubling(number: int) -> list[int]:
+    """Divisors from 1 up, each at least twice the one before."""
+    found: list[int] = []
+    for divisor in divisors(number):
+        if not found or divisor >= 2 * found[-1]:
+            found.append(divisor)
+    return found
 
 
 def chain_length(geometries: list[tuple[int, int]]) -> int:

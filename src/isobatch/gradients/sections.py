@@ -28,16 +28,16 @@ from isobatch.gradients.batches import (
     samples_of,
     seconds_per_batch,
 )
-from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, unit_mean
+from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, ratio, unit_mean
 from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
-from isobatch.gradients.correlation import cosine_across, cosine_pairs, cosine_with_mean
+from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.gram import check_memory, compiled_gram
 from isobatch.gradients.lags import lag_sums
 from isobatch.gradients.landscape import Measured, at_geometry, measure, weights_of
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.objectives import vanilla
-from isobatch.gradients.options import LabOptions, chain_length, geometries_of
+from isobatch.gradients.options import LabOptions, chain_length, doubling, geometries_of
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.state import TrainState
@@ -48,6 +48,7 @@ LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
 BINS = 40  # of cosines from -1 to 1
 LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
+MOST_SIZES = 6  # of minibatches
 LEAST_EPISODES = 4
 
 Watch = Callable[[float], None]
@@ -81,7 +82,8 @@ class Policy:
         length = chain_length(self.geometries)
         groups = num_groups(self.env.max_steps, length)
         count = -(-max(self.options.chains, 2 * groups) // groups) * groups
-        check_memory(chain_bytes(self.env, self.policy, count, length), f"{count} chains of {length} steps")
+        need = chain_bytes(self.env, self.policy, count, length)
+        check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
         return collect_chains(self.config, self.env, self.state, count, length, self.options.measure_seed)
 
     @cached_property
@@ -111,18 +113,27 @@ def geometries(about: Policy, watch: Watch) -> Found:
         n, t = point.num_envs, point.num_steps
         row = _row(point) | {
             "other_resets_variance": of_resamples(other.variance),
-            "error_to_best": of_resamples(_ratio(point.error, best.error)),
+            "error_to_best": of_resamples(ratio(point.error, best.error, otherwise=np.inf)),
             "seconds_per_batch": seconds_per_batch(config, about.env, about.state, n, t),
         }
         if own is not None:
-            row["error_to_own"] = of_resamples(_ratio(point.error, own.error))
-            row["variance_to_own"] = of_resamples(_ratio(point.variance, own.variance))
+            row["own"] = point is own
+            row["error_to_own"] = of_resamples(ratio(point.error, own.error, otherwise=np.inf))
+            row["variance_to_own"] = of_resamples(ratio(point.variance, own.variance, otherwise=np.inf))
         if (n, t) in directly:
             products = batch_products(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
             row["measured_variance"] = direct_variance(products)
         rows.append(row)
         watch(0.6 + 0.4 * (i + 1) / len(points))
-    return {"gae_lambda": lam, "staggered_resets": config.staggered_resets, "budget": about.budget, "rows": rows}
+    return {
+        "gae_lambda": lam,
+        "bootstrap": config.bootstrap,
+        "complete_episodes": config.complete_episodes,
+        "chains": about.chains.count,
+        "staggered_resets": config.staggered_resets,
+        "budget": about.budget,
+        "rows": rows,
+    }
 
 
 def _worth_measuring(about: Policy) -> list[tuple[int, int]]:
@@ -140,11 +151,6 @@ def _row(point: Measured) -> Found:
     return {name: getattr(point, name) for name in names[:3]} | {k: of_resamples(v) for k, v in arrays.items()}
 
 
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(denominator > 0, numerator / denominator, np.nan)
-
-
 def lambdas(about: Policy, watch: Watch) -> Found:
     """The same at several lambda, for a short, a long and the run's own rollout length."""
     if not about.config.baseline:
@@ -152,14 +158,18 @@ def lambdas(about: Policy, watch: Watch) -> Found:
     ends = [about.geometries[len(about.geometries) // 3], about.geometries[-1]]
     own = [g for g in about.geometries if g == (about.config.num_envs, about.config.num_steps)]
     chosen = sorted({*ends, *own}, key=lambda g: g[1])
-    variants = [(t, lam) for _, t in chosen for lam in about.options.lambdas]
+    compared = sorted({*about.options.lambdas, about.config.hypers.gae_lambda})
+    variants = [(t, lam) for _, t in chosen for lam in compared]
     moments, _ = measure(about.config, about.policy, about.chains, variants, watch)
-    staggered = about.config.staggered_resets
-    rows = [
-        _row(at_geometry(moments[t, lam], n, (t, lam), staggered, about.weights)) | {"own_geometry": (n, t) in own}
-        for n, t in chosen
-        for lam in about.options.lambdas
-    ]
+    rows = []
+    for n, t in chosen:
+        points = [
+            at_geometry(moments[t, lam], n, (t, lam), about.config.staggered_resets, about.weights) for lam in compared
+        ]
+        best = min(points, key=lambda p: p.error[0])
+        for point in points:
+            to_best = of_resamples(ratio(point.error, best.error, otherwise=np.inf))
+            rows.append(_row(point) | {"own_geometry": (n, t) in own, "error_to_best": to_best})
     return {"rows": rows, "own": about.config.hypers.gae_lambda}
 
 
@@ -169,7 +179,7 @@ def lags(about: Policy, watch: Watch) -> Found:
     sums = lag_sums(about.config, about.policy, about.chains, lam, watch)
     correlations = sums.correlation(about.weights)
     there = [lag for lag in LAGS if lag < about.chains.length and np.isfinite(correlations[0, lag])]
-    edges = [1, *(2**k for k in range(1, (about.chains.length - 1).bit_length())), about.chains.length]
+    edges = [2**k for k in range((about.chains.length - 1).bit_length())] + [about.chains.length]
     shares = sums.shares(edges, about.weights)
     names = ["single samples", *(_span(a, b) for a, b in itertools.pairwise(edges)), "other trajectories"]
     return {
@@ -191,12 +201,8 @@ def cosines(about: Policy, watch: Watch) -> Found:
     found = sample_cosines(about, about.config.hypers.gae_lambda)
     watch(0.5)
     products = batch_products(about.config, about.env, about.state, n, t, options.batches, options.measure_seed + 2)
-    return {"num_envs": n, "num_steps": t, **found, "batches": cosine_of(products)}
-
-
-def cosine_of(products: np.ndarray) -> np.ndarray:
-    lengths = np.sqrt(np.diag(products))
-    return products / np.outer(lengths, lengths)
+    between = cosine_matrix(products, Layout.of(np.arange(options.batches)))
+    return {"num_envs": n, "num_steps": t, **found, "batches": between}
 
 
 def sample_cosines(about: Policy, lam: float) -> Found:
@@ -228,11 +234,13 @@ def minibatches(about: Policy, watch: Watch) -> Found:
     grams = [gram for gram, _ in batches(about, count)]
     watch(0.7)
     rows = []
-    sizes = sorted({n * t // 2**k for k in range(0, 6) if n * t % 2**k == 0} - {0})
-    own = np.array([np.mean(gram) for gram in grams])  # |G_B|^2
+    own = about.config.geometry.optimization_batch
+    sizes = sorted({n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({own} if own < n * t else set()))
+    squared = np.array([np.mean(gram) for gram in grams])  # |G_B|^2
     for size in sizes:
         shuffled = np.array([minibatch_variance(gram, size) for gram in grams])
-        row: Found = {"size": size, "added": _mean_of(shuffled), "squared_batch_gradient": _mean_of(own)}
+        row: Found = {"size": size, "added": _mean_of(shuffled), "squared_batch_gradient": _mean_of(squared)}
+        row["own"] = size == own
         if size % t == 0:
             whole = [row_variance(gram, np.tile(np.arange(n), t), size // t) for gram in grams]
             row["added_by_rows"] = _mean_of(np.array(whole))
@@ -245,6 +253,8 @@ def restraint(about: Policy, watch: Watch) -> Found:
     config, options = about.config, about.options
     if config.objective == "policy-gradient":
         raise NotHereError(f"sections='restraint' needs an objective with a ratio: {config.algo} has none.")
+    if config.complete_episodes:
+        raise NotHereError(f"sections='restraint' needs rollouts, and {config.algo} learns from whole episodes here.")
     count = max(4, min(8, options.batches))
     table = np.asarray(restrained(config, about.env, about.state, draws(count, options.measure_seed + 3)))
     rows = [
@@ -277,6 +287,8 @@ def aggregation(about: Policy, watch: Watch) -> Found:
 
 def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
+    need = chain_bytes(about.env, about.policy, count, horizon)
+    check_memory(need, f"{count} episodes of up to {horizon} steps", "chains, num_envs or horizon")
     keys = jax.random.split(jax.random.key(about.options.measure_seed + 4))
     vectors, lengths, ended = (
         np.asarray(x) for x in first_episodes(about.config, about.env, count, horizon, about.state, keys)

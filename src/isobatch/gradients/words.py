@@ -36,15 +36,22 @@ def name(row: Found) -> str:
 
 
 def _geometry(found: Found) -> Iterator[str]:
+    if found["complete_episodes"]:
+        yield (
+            "This run's own updates use whole episodes only (complete_episodes); the geometries here are rollouts, "
+            "begun in the middle of episodes, of which all steps count. For whole episodes see the aggregations."
+        )
     rows = found["rows"]
     best = min(rows, key=lambda row: row["error"]["value"])
-    own = next((row for row in rows if row.get("error_to_own", {}).get("value") == 1), None)
+    own = next((row for row in rows if row.get("own")), None)
     against = own if own is not None and own is not best else max(rows, key=lambda row: row["error"]["value"])
     ratio = against["error_to_best"]
     whose = " (this run's)" if against is own else ""
-    if own is best:
+    if own is best and len(rows) > 1:
         yield f"Of the geometries of {found['budget']:,} samples this run's own, {name(own)}, has the lowest error."
-    if ratio["low"] is not None and ratio["low"] > 1:
+    if against is best:
+        pass  # there is nothing to compare it with
+    elif ratio["low"] is not None and ratio["low"] > 1:
         yield (
             f"At this policy {name(best)} has {_times(ratio)} lower gradient mean squared error than "
             f"{name(against)}{whose}."
@@ -54,21 +61,26 @@ def _geometry(found: Found) -> Iterator[str]:
             f"{name(best)} has the lowest gradient error, but {name(against)}{whose} cannot be told from it "
             f"({_times(ratio)}): measure more chains, or choose by time."
         )
-    quick = min(rows, key=lambda row: row["error"]["value"] * row["seconds_per_batch"])
-    milliseconds = {row["num_steps"]: 1e3 * row["seconds_per_batch"] for row in (best, quick)}
-    if quick is not best:
+    quick = min(rows, key=lambda row: in_equal_time(row, best))
+    gain = best["error"]["value"] / in_equal_time(quick, best) if in_equal_time(quick, best) > 0 else 0.0
+    if gain > 1 + PLAIN:
+        taken, least = (1e3 * row["seconds_per_batch"] for row in (quick, best))
         yield (
-            f"Weighed against time {name(quick)} is best: a batch takes {milliseconds[quick['num_steps']]:.1f} ms "
-            f"(collecting it and one gradient) and {milliseconds[best['num_steps']]:.1f} ms at {name(best)}, and the "
-            "error of what is collected in equal time is the product of the two."
+            f"Weighed against time {name(quick)} is best: a batch takes {taken:.1f} ms (to collect, and one gradient) "
+            f"and {least:.1f} ms at {name(best)}; what is collected in equal time has {gain:.1f} times less error."
         )
-    worst = min(rows, key=lambda row: row["effective_samples"]["value"] or 0)
+    known = [row for row in rows if row["effective_samples"]["value"] is not None]
+    worst = min(known, key=lambda row: row["effective_samples"]["value"], default=best)
     value = worst["effective_samples"]
     if value["high"] is not None and value["high"] < (1 - PLAIN) * found["budget"]:
-        yield (
-            f"The {found['budget']:,} samples of {name(worst)} are worth {_number(value)} independent ones; those of "
-            f"{name(best)} {_number(best['effective_samples'])}."
-        )
+        than = "" if worst is best else f"; those of {name(best)} {_number(best['effective_samples'])}"
+        yield f"The {found['budget']:,} samples of {name(worst)} are worth {_number(value)} independent ones{than}."
+
+
+def in_equal_time(row: Found, best: Found) -> float:
+    """Error of the mean of as many batches as the time of one of `best` allows: more batches do not lower the bias."""
+    batches = best["seconds_per_batch"] / row["seconds_per_batch"]
+    return row["variance"]["value"] / batches + max(row["squared_bias"]["value"], 0.0)
 
 
 def _resets(found: Found) -> Iterator[str]:
@@ -94,16 +106,21 @@ def _bias(found: Found) -> Iterator[str]:
         for row in found["rows"]
         if row["squared_bias"]["low"] is not None and row["squared_bias"]["low"] > row["variance"]["value"]
     ]
-    if heavy:
-        longest = max(heavy, key=lambda row: row["num_steps"])
-        yield (
-            f"Up to {longest['num_steps']} steps, at lambda {found['gae_lambda']:g}, the error is mostly bias of the "
-            "value function: more environments do not help there, longer rollouts or a larger lambda do."
-        )
+    if not heavy:
+        return
+    everywhere = len(heavy) == len(found["rows"])
+    where = "At every rollout length" if everywhere else f"Up to T = {max(row['num_steps'] for row in heavy)}"
+    source = "of the value function" if found["bootstrap"] else "of returns that are cut off (bootstrap=False)"
+    remedies = ([] if everywhere else ["longer rollouts"]) + (["a larger lambda"] if found["gae_lambda"] < 1 else [])
+    then = f"; try {' or '.join(remedies)}" if remedies else ""
+    yield (
+        f"{where}, at lambda {found['gae_lambda']:g}, the error is mostly bias {source}: more environments do not help "
+        f"there{then}."
+    )
 
 
 def _noise(found: Found) -> Iterator[str]:
-    own = next((row for row in found["rows"] if row.get("error_to_own", {}).get("value") == 1), found["rows"][-1])
+    own = next((row for row in found["rows"] if row.get("own")), found["rows"][-1])
     critical = own["critical_batch"]
     if critical["value"] is None or critical["high"] is None:
         low = critical["low"]
@@ -114,6 +131,8 @@ def _noise(found: Found) -> Iterator[str]:
             f"At {name(own)} noise and signal are equal at a batch of {critical['value']:,.0f} samples "
             f"({critical['low']:,.0f} to {critical['high']:,.0f}), the critical batch size."
         )
+        if own["across"]["value"] > PLAIN * own["variance"]["value"]:
+            yield "That counts independent batches: environments that are reset together share noise, however many."
 
 
 def _lambda(found: Found) -> Iterator[str]:
@@ -121,11 +140,12 @@ def _lambda(found: Found) -> Iterator[str]:
     own = [row for row in found["rows"] if row["own_geometry"]]
     steps = own[0]["num_steps"] if own else max(row["num_steps"] for row in found["rows"])
     rows = [row for row in found["rows"] if row["num_steps"] == steps]
-    best, last = min(rows, key=lambda row: row["error"]["value"]), max(rows, key=lambda row: row["gae_lambda"])
-    if last["error"]["value"] > (1 + PLAIN) * best["error"]["value"]:
+    best = min(rows, key=lambda row: row["error"]["value"])
+    used = next(row for row in rows if row["gae_lambda"] == found["own"])
+    if used["error"]["value"] > (1 + PLAIN) * best["error"]["value"] > 0:
         yield (
-            f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; {last['gae_lambda']:g} has "
-            f"{last['error']['value'] / best['error']['value']:.1f} times as much (this run: {found['own']:g})."
+            f"At {name(best)} lambda {best['gae_lambda']:g} has the lowest error; this run's, {found['own']:g}, has "
+            f"{_times(used['error_to_best'])} as much."
         )
 
 
@@ -152,21 +172,26 @@ def _lags(found: Found) -> Iterator[str]:
 
 
 def _minibatches(found: Found) -> Iterator[str]:
-    small = found["rows"][0]
-    ratio = small["added"]["value"] / small["squared_batch_gradient"]["value"]
-    yield (
-        f"A minibatch of {small['size']} adds {ratio:.1f} times the squared length of the batch's own gradient as "
-        "variance, for that one step."
-    )
+    row = next((row for row in found["rows"] if row["own"] and row["added"]["value"] > 0), found["rows"][0])
+    squared = row["squared_batch_gradient"]["value"]
+    if squared > 0:
+        yield (
+            f"A minibatch of {row['size']} adds {row['added']['value'] / squared:.1f} times the squared length of the "
+            "batch's own gradient as variance, for that one step."
+        )
 
 
 def _restraint(found: Found) -> Iterator[str]:
     last = found["rows"][-1]
-    what = "Clipping" if found["objective"] == "clip" else "The KL penalty"
+    clipped = found["objective"] == "clip"
+    what = "Clipping" if clipped else "The KL penalty"
+    moved = f"{last['clip_fraction']['value']:.0%} of the samples are out of range" if clipped else (
+        f"the KL from the behavior policy is {last['kl']['value']:.2g}"
+    )  # fmt: skip
+    epochs = "1 epoch" if last["epoch"] == 1 else f"{last['epoch']} epochs"
     yield (
-        f"{what}: after {last['epoch']} epochs {last['clip_fraction']['value']:.0%} of the samples are out of range; "
-        f"the gradient has a cosine of {last['cosine']['value']:.2f} with the one without it, and "
-        f"{last['length_ratio']['value']:.2f} times its length."
+        f"{what}: after {epochs} {moved}; the gradient has a cosine of {last['cosine']['value']:.2f} with the one "
+        f"without it, and {last['length_ratio']['value']:.2f} times its length."
     )
 
 
@@ -184,9 +209,11 @@ def _aggregations(found: Found) -> Iterator[str]:
 
 
 def _times(ratio: Found) -> str:
-    if ratio["low"] is None or ratio["high"] is None:
-        return f"{ratio['value']:.2g} times"
-    return f"{ratio['value']:.1f} times ({ratio['low']:.1f} to {ratio['high']:.1f})"
+    """A ratio of two errors. Their estimates can fall below zero, they cannot."""
+    low, high = max(ratio["low"] or 0.0, 0.0), ratio["high"]
+    if ratio["value"] is None:
+        return f"at least {low:.1f} times"
+    return f"{ratio['value']:.1f} times ({low:.1f} to {'inf' if high is None else f'{high:.1f}'})"
 
 
 def _number(value: Found) -> str:
