@@ -17,7 +17,7 @@ SMALL: dict[str, Any] = dict(
     num_envs=64, num_steps=32, num_minibatches=8, update_epochs=1, learning_rate=3e-3, lr_schedule="constant"
 )
 MINATAR: dict[str, Any] = SMALL | dict(
-    learning_rate=1e-3, ent_coef=0.02, arrangement="shared", activation="relu", hidden_sizes=(64,), channels=(16,)
+    ent_coef=0.02, arrangement="shared", activation="relu", hidden_sizes=(64,), channels=(16,)
 )
 SETTINGS: dict[str, dict[str, Any]] = {
     "CartPole-v1": SMALL,
