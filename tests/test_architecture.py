@@ -13,6 +13,7 @@ PACKAGE = ROOT / "src" / "isobatch"
 NO_JAX = [
     *("config", "geometry", "presets", "parsing", "options", "accounting", "errors", "metrics", "config_files"),
     *("rescaling", "rescaling.ladder", "advice", "advice.diagram", "foreign", "cli.main", "cli.rescale", "cli.advise"),
+    *("studies.gaps", "studies.normalisation", "studies.catalogue", "studies.report", "cli.study"),
 ]
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "rescale": "change the batch size, and let the hyperparameters follow",
     "advise": "see where the samples go, and what to watch",
     "diagnose": "measure how noisy and how biased the gradient is",
+    "study": "run an experiment that tests a claim",
     "plot": "draw learning curves of runs",
     "verify": "train twice and compare every bit",
     "envs": "list the environments",

@@ -1,0 +1,69 @@
+"""Measure the return of uniformly random actions: the low end of the ranges in `isobatch.studies.normalisation`.
+
+    python docs/results/random_returns.py [--episodes 1024] [--seed 0]
+
+Prints a table: mean return of whole episodes from reset, its standard error, and their mean length.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from isobatch.envs import make_env
+from isobatch.envs.interface import Environment
+from isobatch.envs.spaces import Box, Space
+from isobatch.studies.normalisation import OTHERS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=1024)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    print("| environment | mean return | standard error | mean length | in the table |\n|---|---:|---:|---:|---:|")
+    for env_id, range_ in OTHERS.items():
+        returns, lengths = (np.asarray(x) for x in play(make_env(env_id), args.episodes, jax.random.key(args.seed)))
+        error = returns.std(ddof=1) / args.episodes**0.5
+        print(f"| {env_id} | {returns.mean():.3f} | {error:.3f} | {lengths.mean():.1f} | {range_.low:g} |", flush=True)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def play(env: Environment, episodes: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return and length [episodes] of random play, each episode to its first end."""
+    reset_key, key = jax.random.split(key)
+    state, _ = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
+
+    def running(carry: Any) -> jax.Array:
+        time, *_, over = carry
+        return (time < env.max_steps) & ~jnp.all(over)
+
+    def step(carry: Any) -> Any:
+        time, state, returns, lengths, over = carry
+        action_key, step_key = jax.random.split(jax.random.fold_in(key, time))
+        action = random_actions(env.action_space, episodes, action_key)
+        after = jax.vmap(env.step)(jax.random.split(step_key, episodes), state, action)
+        returns, lengths = returns + jnp.where(over, 0.0, after.reward), lengths + ~over
+        return time + 1, after.state, returns, lengths, over | after.terminated | after.truncated
+
+    nothing = jnp.zeros(episodes)
+    carry = (jnp.int32(0), state, nothing, nothing.astype(jnp.int32), nothing.astype(bool))
+    _, _, returns, lengths, _ = jax.lax.while_loop(running, step, carry)
+    return returns, lengths
+
+
+def random_actions(space: Space, count: int, key: jax.Array) -> jax.Array:
+    """`count` actions, uniform over the choices or between the bounds."""
+    if isinstance(space, Box):
+        low, high = (jnp.reshape(jnp.array(bound), space.shape) for bound in (space.low, space.high))
+        return jax.random.uniform(key, (count, *space.shape), minval=low, maxval=high)
+    return jax.random.randint(key, (count,), 0, space.n)
+
+
+if __name__ == "__main__":
+    main()

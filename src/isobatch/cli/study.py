@@ -1,0 +1,107 @@
+"""Claims as experiments: list them, run one, or make its tables and pictures anew.
+
+isobatch study list
+isobatch study run NAME --preset quick|laptop|paper
+isobatch study report DIR
+
+A study that was interrupted goes on where it stopped: give the same command again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from isobatch.cli import console
+from isobatch.cli.flags import Parser
+from isobatch.errors import UsageError, near_matches
+
+ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
+
+
+def add_flags(parser: Parser) -> None:
+    parser.add_argument("action", metavar="list|run|report", help="what to do")
+    parser.add_argument("what", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
+    parser.add_argument("--preset", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-PRESET)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.action not in ACTIONS:
+        hint = near_matches(args.action, ACTIONS) or f"; use {', '.join(ACTIONS)}."
+        raise UsageError(f"action {args.action!r} is unknown{hint}")
+    if ACTIONS[args.action] and args.what is None:
+        raise UsageError(f"`isobatch study {args.action}` needs {ACTIONS[args.action]}.")
+    if not ACTIONS[args.action] and args.what is not None:
+        raise UsageError(f"`isobatch study list` takes no name, but {args.what!r} was given: leave it out.")
+    return {"list": _list, "run": _run, "report": _report}[args.action](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from isobatch.studies.catalogue import STUDIES
+    from isobatch.studies.grid import PRESETS
+
+    found: list[dict[str, Any]] = [
+        {"name": study.name, "claim": study.claim, **{preset: study.grid(preset).sizes() for preset in PRESETS}}
+        for study in STUDIES.values()
+    ]
+    if args.json:
+        console.print_json({"studies": found})
+        return 0
+    console.out.print("settings x seeds, and environment steps of all of them, for each preset\n")
+    rows = [[each["name"], *(_size(each[preset]) for preset in PRESETS), each["claim"]] for each in found]
+    console.out.print(console.text_table(["study", *PRESETS, "claim"], rows))
+    return 0
+
+
+def _size(sizes: dict[str, Any]) -> str:
+    steps = sizes["env_steps"]
+    short = f"{steps / 1e9:.0f}G" if steps >= 1e9 else f"{steps / 1e6:.0f}M"
+    return f"{sizes['cells']} x {sizes['seeds']}, {short}"
+
+
+def _run(args: argparse.Namespace) -> int:
+    from isobatch.studies.catalogue import study_of
+    from isobatch.studies.grid import check_preset
+
+    study = study_of(args.what)
+    check_preset(args.preset)
+    out = args.out or Path("runs") / f"study-{study.name}-{args.preset}"
+    from isobatch.studies.engine import run_study
+
+    try:
+        with console.progress_bar(args.quiet) as watch:
+            run_study(study, args.preset, out, watch)
+    except KeyboardInterrupt:
+        console.say("interrupted: what is finished is kept; the same command goes on from there.")
+        return 130
+    return show(out, args.json)
+
+
+def _report(args: argparse.Namespace) -> int:
+    return show(Path(args.what), args.json)
+
+
+def show(path: Path, as_json: bool) -> int:
+    """Tables, verdict and pictures of what is on disk."""
+    from isobatch.studies.report import make_report
+    from isobatch.studies.summary import COLUMNS
+
+    report = make_report(path)
+    if as_json:
+        console.print_json(report)
+        return 0
+    console.out.print(f"\n[bold]{report['study']}[/] ({report['preset']}): ", end="")
+    console.out.print(report["claim"], markup=False)
+    for env in dict.fromkeys(line["env"] for line in report["table"]):
+        lines = [line["cells"] for line in report["table"] if line["env"] == env]
+        console.out.print(console.table(f"\n{env}", COLUMNS, lines))
+    if report["verdict"]:
+        console.out.print("\n[bold]What it shows[/]")
+    for sentence in report["verdict"]:
+        console.out.print(console.bullet(sentence))
+    console.out.print(f"\nrows.csv, curves.csv.gz and {len(report['pictures'])} pictures: {path}", markup=False)
+    return 0

@@ -1,0 +1,58 @@
+"""Seed 003: how sums over time steps and episodes become one for whole episodes of unequal length."""
+
+from __future__ import annotations
+
+import typing
+
+from isobatch.config import Aggregation
+from isobatch.studies.gaps import gap
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scores import FINAL, MEAN, compare, gap_words, levels, scores
+
+AGGREGATIONS = typing.get_args(Aggregation)
+# A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
+# before: what is left is the direction.
+SIZES = {
+    "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
+    "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
+    "Breakout-MinAtar": dict(num_envs=8, num_steps=1000, learning_rate=3e-3),
+}
+WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
+STEPS = {
+    "quick": {"CartPole-v1": 800_000},
+    "laptop": {"CartPole-v1": 2_000_000, "Acrobot-v1": 1_000_000, "Breakout-MinAtar": 960_000},
+}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *SIZES):
+        sizes = WHOLE_EPISODES if scale == "paper" else SIZES[env] | dict(total_timesteps=STEPS[scale][env])
+        config = base("reinforce", env, scale, num_minibatches=1, update_epochs=1, **sizes)
+        for aggregation in AGGREGATIONS:
+            settings = config.replace(
+                aggregation=aggregation, max_grad_norm="inf", aggregation_horizon=config.num_steps
+            )
+            cells.append(Cell(settings, {"aggregation": aggregation}))
+    return Grid(cells, SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    sentences = []
+    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        found = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
+        sentences.append(f"Whole episodes, {gap_words(what, found)}")
+    for name in levels(rows, "aggregation"):
+        if name != "trajectory":
+            what = f"{name} less trajectory (the textbook's), over the run"
+            sentences.append(compare(what, rows, MEAN, dict(aggregation=name), dict(aggregation="trajectory")))
+    return sentences
+
+
+STUDY = Study(
+    "aggregation",
+    "Averaging over time steps is as good as the textbook's sum over each trajectory (seed 003 asks).",
+    grid,
+    verdict,
+)

@@ -1,0 +1,155 @@
+"""Pictures of a study: learning curves with bands, a panel for each environment, in PNG and SVG."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.errors import RunError, UsageError
+from isobatch.metrics import RETURN, Table
+from isobatch.plots import COLORS, new_figure, save_figure, seed_curves
+from isobatch.studies.comparisons import difference
+from isobatch.studies.grid import Row, Study
+from isobatch.studies.scores import FINAL, MEAN, levels, scores
+from isobatch.studies.summary import by_variant, variant_name
+
+ENDINGS = (".png", ".svg")
+WINDOW = 0.05  # part of the run that a point of a curve is the mean of
+PANEL = (4.6, 3.6)  # inches
+
+
+def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], out: Path) -> list[Path]:
+    """All pictures of the cells that are there."""
+    made = []
+    for value in dict.fromkeys(row[study.pictures] for row in rows) if study.pictures else [""]:
+        others = [row for row in rows if study.pictures and is_everywhere(study, row) and row[study.pictures] != value]
+        own = [row for row in rows if not study.pictures or row[study.pictures] == value]
+        if study.pictures and all(is_everywhere(study, row) for row in own) and len(own) < len(rows):
+            continue  # it is in all the others
+        title = study.name if not study.pictures else f"{study.name}: {variant_name(own[0], [study.pictures])}"
+        name = "curves" if not study.pictures else f"curves-{word(value)}"
+        short = [factor for factor in factors if factor != study.pictures] or factors
+        labels = {row["cell"]: variant_name(row, factors) for row in others}
+        labels |= {row["cell"]: variant_name(row, short) for row in own}
+        made += save(draw_curves(others + own, curves, labels, title), out / name)
+    if study.ladder and len(levels(rows, study.ladder)) > 1:
+        made += save(draw_gaps(study, rows), out / "gaps")
+    return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
+
+
+def is_everywhere(study: Study, row: Row) -> bool:
+    return bool(study.everywhere) and all(row[name] == value for name, value in study.everywhere.items())
+
+
+def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Any:
+    """Mean over seeds in a band of one standard deviation; a run that diverged counts as far as it came.
+
+    `labels` are what the lines of cells are called; cells of different environments may share one.
+    """
+    from matplotlib import ticker
+
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+    variants = list(dict.fromkeys(labels.values()))
+    figure, panels = new_figure(1, len(envs), (PANEL[0] * len(envs) + 1.8, PANEL[1]))
+    for env, axes in zip(envs, np.ravel(panels), strict=True):
+        for row in unique_cells(rows, env):
+            table = curves.get(row["cell"])
+            if table is None or not len(table["seed"]):
+                continue
+            color = COLORS[variants.index(labels[row["cell"]]) % len(COLORS)]
+            x, lines = seed_curves(table, RETURN, WINDOW)
+            there = ~np.all(np.isnan(lines), axis=0)
+            mean, std = np.nanmean(lines[:, there], axis=0), np.nanstd(lines[:, there], axis=0)
+            axes.plot(x[there], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
+            axes.fill_between(x[there], mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+        axes.set(title=env, xlabel="environment steps", ylabel="episodic return")
+        axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+        axes.set_xlim(left=0)
+    add_legend(figure, panels)
+    seeds = len({row["seed"] for row in rows})
+    figure.suptitle(f"{title} (mean and standard deviation of {seeds} seeds)", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
+    """Normalised returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+    variants = list(by_variant(rows, factors))
+    figure, panels = new_figure(1, len(envs), (PANEL[0] * len(envs) + 2.4, 1.6 + 0.3 * len(variants)))
+    for place, (env, axes) in enumerate(zip(envs, np.ravel(panels), strict=True)):
+        for (column, label), color, shift in zip(
+            ((FINAL, "in the end"), (MEAN, "over the run")), COLORS, (-0.15, 0.15), strict=False
+        ):
+            for variant, own in by_variant([row for row in rows if row["env"] == env], factors).items():
+                values, y = np.array([row[column] for row in own]), variants.index(variant) + shift
+                axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
+                error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+                axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
+        axes.set(title=env, xlabel="normalised return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
+        axes.set_yticklabels(variants if place == 0 else [""] * len(variants))
+    add_legend(figure, panels)
+    figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def draw_gaps(study: Study, rows: list[Row]) -> Any:
+    """Final return of the largest batch less that of the smallest, by environment, on a square-root axis (figure 3)."""
+    smallest = levels(rows, study.ladder)[-1]
+    last = [row for row in rows if row[study.ladder] == smallest]
+    largest = scores([row for row in rows if is_everywhere(study, row)])
+    variants, envs = levels(last, study.pictures), [env for env in largest if env in levels(last, "env")]
+    figure, axes = new_figure(1, 1, (4 + len(envs) * (0.4 + 0.3 * len(variants)), PANEL[1]))
+    width = 0.8 / len(variants)
+    for place, (variant, color) in enumerate(zip(variants, itertools.cycle(COLORS), strict=False)):
+        small = scores(last, **{study.pictures: variant})
+        for x, env in enumerate(envs):
+            if env in small:
+                _, found = difference({env: largest[env]}, {env: small[env]})
+                at = x + (place - (len(variants) - 1) / 2) * width
+                axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
+    axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.set(xticks=range(len(envs)), xticklabels=envs, ylabel="gap in normalised final return")
+    add_legend(figure, axes)
+    title = f"{study.name}: the largest batch less 1/{smallest} of it (with standard error)"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def unique_cells(rows: list[Row], env: str) -> list[Row]:
+    """The first row of each cell of an environment."""
+    return list({row["cell"]: row for row in reversed(rows) if row["env"] == env}.values())[::-1]
+
+
+def add_legend(figure: Any, panels: Any) -> None:
+    """Outside the data, each label once."""
+    found: dict[str, Any] = {}
+    for axes in np.ravel(panels):
+        found |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if found:
+        figure.legend(found.values(), found.keys(), loc="outside right center", frameon=False)
+
+
+def save(figure: Any, base: Path) -> list[Path]:
+    """Both formats; a picture is there as a whole or not at all."""
+    from matplotlib import rc_context
+
+    paths = []
+    for ending in ENDINGS:
+        path, draft = base.with_name(base.name + ending), base.with_name(base.name + ".new" + ending)
+        try:
+            with rc_context({"svg.hashsalt": base.name}):
+                save_figure(figure, draft)
+            draft.replace(path)
+        except (OSError, UsageError) as error:
+            draft.unlink(missing_ok=True)
+            raise RunError(f"{error} What was trained is kept: `isobatch study report` draws it again.") from None
+        paths.append(path)
+    return paths
+
+
+def word(value: Any) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in str(value))

@@ -1,0 +1,96 @@
+"""Figures 2 and 3: both batches divided by c, with all rules, with each rule removed, and with other rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from isobatch.config import Config
+from isobatch.rescaling import rescale
+from isobatch.studies.gaps import gap, gaps
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scores import FINAL, MEAN, compare, levels, number, scores
+
+DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
+ALL = "all rules"
+VARIANTS: dict[str, dict[str, Any]] = {
+    ALL: {},
+    "no Adam rule": dict(without=["adam-sqrt"]),
+    "linear Adam rule": dict(use=["linear-adam"]),
+    "no advantage rule": dict(without=["advantage-span"]),
+    "no EWMA rule": dict(without=["proximal-age"]),
+    "betas too": dict(use=["betas"]),
+}
+PHASES = {"no N_pi rule": dict(without=["phase-batch"])}
+FREE = "no restraint"  # the paper's lower bound: a KL coefficient of 1/256; here no clipping at all
+FREEDOM: dict[str, dict[str, Any]] = {"kl": dict(kl_coef=1 / 256), "clip": dict(clip_eps="inf")}
+
+
+def grid(scale: str) -> Grid:
+    cells: list[Cell] = []
+    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
+        algo = "ppg-ewma" if scale == "paper" else "ppo-ewma"
+        config = base(algo, env, scale, advantage_norm="ewma")
+        cells += ladder(
+            config, DIVISORS[scale], everywhere=scale == "paper" or (scale, env) == ("laptop", "CartPole-v1")
+        )
+    return Grid(cells, 3 if scale == "paper" else SEEDS[scale])
+
+
+def ladder(config: Config, divisors: tuple[int, ...], everywhere: bool) -> Iterator[Cell]:
+    """All rules at every batch size; what is removed only at the smallest one, unless `everywhere`."""
+    yield Cell(config, {"rules": ALL, "divisor": 1})
+    yield Cell(config.replace(**FREEDOM[config.objective]), {"rules": FREE, "divisor": 1})
+    variants = VARIANTS | (PHASES if config.policy_iterations_per_phase else {})
+    for divisor in divisors[1:]:
+        for name, choice in variants.items():
+            if name == ALL or everywhere or divisor == divisors[-1]:
+                yield Cell(rescale(config, factor=divisor, **choice).after, {"rules": name, "divisor": divisor})
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    divisors = levels(rows, "divisor")
+    smallest = divisors[-1]
+    sentences = []
+    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        rungs = {f"c = {c}": scores(rows, column, rules=ALL, divisor=c) for c in divisors}
+        found = gap(rungs)
+        sentences.append(
+            f"All rules, normalised {what}: gap between best and worst of c = {', '.join(map(str, divisors))} is "
+            f"{number(found.value, 3)}; chance alone gives {number(found.by_chance, 3)} (p = {found.p:.2g})."
+        )
+        if len(rungs) > 2:  # the largest batch may be past the critical one
+            rest = gap(dict(list(rungs.items())[1:]))
+            sentences.append(
+                f"Without the largest batch: {number(rest.value, 3)}; chance alone gives {number(rest.by_chance, 3)} "
+                f"(p = {rest.p:.2g})."
+            )
+        if len(next(iter(rungs.values()))) > 1:
+            each = ", ".join(f"{env} {number(own.value, 3)}" for env, own in gaps(rungs).items())
+            sentences.append(f"By environment: {each}.")
+    for name in levels(rows, "rules"):
+        if name not in (ALL, FREE):
+            for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+                sentences.append(
+                    compare(
+                        f"At c = {smallest}, {name} less all rules, in normalised {what}",
+                        rows,
+                        column,
+                        dict(rules=name, divisor=smallest),
+                        dict(rules=ALL, divisor=smallest),
+                    )
+                )
+    what = "At c = 1, no restraint less the usual one, in normalised return over the run"
+    return [*sentences, compare(what, rows, MEAN, dict(rules=FREE), dict(rules=ALL, divisor=1))]
+
+
+STUDY = Study(
+    "invariance",
+    "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3).",
+    grid,
+    verdict,
+    pictures="rules",
+    everywhere={"rules": ALL, "divisor": 1},
+    ladder="divisor",
+)

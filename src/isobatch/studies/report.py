@@ -1,0 +1,36 @@
+"""What a study came to, from its files: table, verdict and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from isobatch.errors import RunError
+from isobatch.studies.catalogue import study_of
+from isobatch.studies.figures import draw_study
+from isobatch.studies.store import Results
+from isobatch.studies.summary import summarise_rows
+
+
+def make_report(path: Path) -> dict[str, Any]:
+    """{"study", "preset", "version", "claim", "table", "verdict", "pictures", ...}; pictures are drawn anew."""
+    results = Results.read(path)
+    study, rows, factors = study_of(results.about["study"]), results.rows(), results.about["factors"]
+    if not rows:
+        raise RunError(f"{str(path)!r} has no finished part yet: run the study again to go on.")
+    finished, wanted = len({row["cell"] for row in rows}), results.about["cells"]
+    verdict = (
+        study.verdict(rows)
+        if finished == wanted
+        else [f"{finished} of {wanted} settings are finished: run the study again to go on, then there is a verdict."]
+    )
+    pictures = draw_study(study, rows, results.curves(), factors, path)
+    return {
+        **results.about,
+        "claim": study.claim,
+        "dir": str(path),
+        "finished": finished == wanted,
+        "table": summarise_rows(rows, factors),
+        "verdict": verdict,
+        "pictures": [str(picture) for picture in pictures],
+    }

@@ -1,0 +1,65 @@
+"""The settings that the studies share: the paper's own, and versions of them that a laptop can run.
+
+Laptop settings keep what the claims are about: one policy epoch, an optimization batch that can be divided by 64, and a
+KL per iteration of the paper's order (.01 to .02). They are smaller in everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from isobatch.config import Config
+from isobatch.presets import preset
+from isobatch.studies.normalisation import PROCGEN_HARD
+
+SMALL: dict[str, Any] = dict(
+    num_envs=64, num_steps=32, num_minibatches=8, update_epochs=1, learning_rate=3e-3, lr_schedule="constant"
+)
+MINATAR: dict[str, Any] = SMALL | dict(
+    ent_coef=0.02, arrangement="shared", activation="relu", hidden_sizes=(64,), channels=(16,)
+)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "CartPole-v1": SMALL,
+    "Acrobot-v1": SMALL | dict(normalize_observations=True, normalize_rewards=True, ent_coef=0.0),
+    "Breakout-MinAtar": MINATAR,
+    "Asterix-MinAtar": MINATAR,
+}
+# A quarter of the batch, by the rules, for studies that are not about the largest one: an optimization batch of 256 is
+# past CartPole's critical size.
+UNDER_CRITICAL: dict[str, dict[str, Any]] = {"CartPole-v1": dict(num_envs=16, num_steps=32, learning_rate=1.5e-3)}
+STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
+    "quick": {"CartPole-v1": 200_000},
+    "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 400_000, "Breakout-MinAtar": 300_000, "Asterix-MinAtar": 300_000},
+}
+SEEDS = {"quick": 4, "laptop": 4, "paper": 4}
+# Procgen hard, the paper's section 5.1 and appendix B: images through channels 16, 32, 32 and 256 outputs.
+PAPER: dict[str, Any] = dict(
+    num_envs=256, num_steps=256, num_minibatches=8, update_epochs=3, total_timesteps=100_000_000, learning_rate=5e-4,
+    gamma=0.999, gae_lambda=0.95, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, normalize_rewards=True,
+    arrangement="shared", activation="relu", hidden_sizes=(256,), channels=(16, 32, 32), lr_schedule="constant",
+)  # fmt: skip
+PAPER_PHASES: dict[str, Any] = dict(
+    update_epochs=1, value_epochs=1, policy_iterations_per_phase=32, aux_epochs=6, aux_minibatches=16,
+    aux_learning_rate=5e-4, beta_clone=1.0, objective="kl", kl_coef=1.0, arrangement="dual",
+    total_timesteps=48 * 32 * 256 * 256,  # the whole phases nearest to 100M
+)  # fmt: skip
+
+
+def environments(scale: str, *only: str) -> list[str]:
+    """The environments of a scale, `only` some of them at laptop scale."""
+    if scale == "paper":
+        return [f"{game.capitalize()}Hard-v0" for game in PROCGEN_HARD]
+    return [env for env in STEPS[scale] if not only or env in only]
+
+
+def base(algo: str, env: str, scale: str, small: Mapping[str, Any] | None = None, **overrides: Any) -> Config:
+    """The settings of one algorithm on one environment at a scale, before what a study varies.
+
+    `small` is for quick and laptop; `overrides` are for the paper's settings too.
+    """
+    if scale == "paper":
+        settings = PAPER | (PAPER_PHASES if algo.startswith("ppg") else {})
+    else:
+        settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
+    return preset(algo, env, **(settings | overrides))

@@ -1,0 +1,63 @@
+"""From rows of results to scores by environment, as `statistics`, `comparisons` and `gaps` take them, and words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from isobatch.gradients.bootstrap import Estimate
+from isobatch.studies.comparisons import difference, van_elteren
+from isobatch.studies.gaps import Gap
+from isobatch.studies.grid import Row
+
+FINAL, MEAN = "normalised_final", "normalised_mean"
+
+
+def select(rows: list[Row], **factors: Any) -> list[Row]:
+    return [row for row in rows if all(row[name] == value for name, value in factors.items())]
+
+
+def levels(rows: list[Row], factor: str) -> list[Any]:
+    """The values of a factor, in the order of the grid."""
+    return list(dict.fromkeys(row[factor] for row in rows))
+
+
+def scores(rows: list[Row], column: str = FINAL, **factors: Any) -> dict[str, np.ndarray]:
+    """Environment -> one score a seed, of the rows with these factors."""
+    found: dict[str, list[float]] = {}
+    for row in select(rows, **factors):
+        found.setdefault(row["env"], []).append(row[column])
+    return {env: np.array(values, dtype=float) for env, values in found.items()}
+
+
+def shared(first: dict[str, np.ndarray], *others: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """The same scores, of the environments that all of them have."""
+    envs = [env for env in first if all(env in other for other in others)]
+    return [{env: each[env] for env in envs} for each in (first, *others)]
+
+
+def number(estimate: Estimate, digits: int = 2) -> str:
+    """`0.52 [0.40, 0.64]`, without the interval where there is none."""
+    if np.isnan(estimate.low):
+        return f"{estimate.value:.{digits}f}"
+    return f"{estimate.value:.{digits}f} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+
+
+def compare(what: str, rows: list[Row], column: str, x: dict[str, Any], y: dict[str, Any]) -> str:
+    """A sentence about X - Y: the difference with its interval, and the van Elteren test."""
+    first, second = shared(scores(rows, column, **x), scores(rows, column, **y))
+    _, overall = difference(first, second)
+    test = van_elteren(first, second)
+    low, high = overall.value.low, overall.value.high
+    told = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
+    return f"{what}: {number(overall.value)}, which {told} (van Elteren p = {test.two_sided:.2g}, two-sided)."
+
+
+def gap_words(what: str, found: Gap) -> str:
+    """The means of all rungs, and how far apart they are."""
+    means = ", ".join(f"{rung}: {value:.2f}" for rung, value in found.means.items())
+    return (
+        f"normalised {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
+        f"{number(found.by_chance)} (p = {found.p:.2g})."
+    )

@@ -1,0 +1,55 @@
+"""A study that takes a second: five settings on probes. As a script: the command line with it in the list."""
+
+import sys
+
+from tiny import tiny
+
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.normalisation import Range
+from isobatch.studies.scores import FINAL, compare
+
+RATES = (1e-3, 1e-2)
+RANGES = {"Probe-ActionObserved": Range(-1, 1), "Probe-Delay": Range(0, 1)}
+HUGE = 1e38
+
+
+def grid(preset: str, long: int = 1) -> Grid:
+    cells = [
+        Cell(
+            tiny(learning_rate=rate, num_steps=steps, total_timesteps=384 * long),
+            {"learning_rate": rate, "num_steps": steps},
+        )
+        for steps in (8, 4)
+        for rate in RATES
+    ]
+    other = tiny(env="Probe-Delay", learning_rate=RATES[0])
+    return Grid([*cells, Cell(other, {"learning_rate": RATES[0], "num_steps": 8})], 2)
+
+
+def long_grid(preset: str) -> Grid:
+    """Two parts, long enough to be killed in the middle of each."""
+    return Grid(grid(preset, long=60).cells[:4], 2)
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    return [compare("Fast less slow", rows, FINAL, {"learning_rate": RATES[1]}, {"learning_rate": RATES[0]})]
+
+
+STUDY = Study(
+    "fake", "A larger learning rate learns faster.", grid, verdict,
+    pictures="num_steps", everywhere={"num_steps": 8, "learning_rate": RATES[0]}, ranges=RANGES,
+)  # fmt: skip
+
+
+def main() -> int:
+    import dataclasses
+
+    from isobatch.cli.main import main as command
+    from isobatch.studies.catalogue import STUDIES
+
+    STUDIES["fake"] = dataclasses.replace(STUDY, grid=long_grid)
+    return command(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
