@@ -52,7 +52,7 @@ def verdict(rows: list[Row]) -> list[str]:
 
 STUDY = Study(
     "aggregation",
-    "Averaging over time steps is as good as the textbook's sum over each trajectory (seed 003 asks).",
+    "Averaging over time steps is as good as the textbook's sum over each trajectory.",
     grid,
     verdict,
 )

@@ -1,4 +1,4 @@
-"""Many environments for few steps, or few for many, at equal data (seed 000; Mayor 2025)."""
+"""Many environments for few steps, or few for many, at equal data (Mayor 2025)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def verdict(rows: list[Row]) -> list[str]:
 
 STUDY = Study(
     "geometry",
-    "At equal data many environments for few steps beat few environments for many (seed 000; Mayor 2025).",
+    "At equal data many environments for few steps beat few environments for many (Mayor 2025).",
     grid,
     verdict,
 )
