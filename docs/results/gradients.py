@@ -91,7 +91,7 @@ def write_post(out: Path) -> list[str]:
         "## The blog post on Pendulum-v1",
         "",
         "PPO with 4 environments x 256 steps, as in the post, measured after 450,560 steps. A claim *holds* or *does",
-        "not hold* where its interval says so.",
+        "not hold* where its interval says so; where one batch alone was looked at, that is said.",
         "",
         "```",
         " ".join(post_command(out)),

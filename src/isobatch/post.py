@@ -280,7 +280,7 @@ def judge(found: Found) -> list[Found]:
             "A larger lambda makes the directions of single gradients more various",
             means["0"] > means["0.95"] > means["1"],
             means["0"] < means["1"],
-            "mean cosine of a sample with its batch "
+            "in one batch, mean cosine of a sample with the batch's gradient: "
             + ", ".join(f"{m:+.3f} at lambda {lam}" for lam, m in means.items()),
         ),
         _claim(
