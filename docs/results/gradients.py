@@ -76,10 +76,10 @@ def write_page(out: Path) -> None:
     ]
     if (out / "post" / "claims.json").is_file():
         page += write_post(out)
-    for env, (about, *_) in ENVIRONMENTS.items():
-        path = out / f"{env}.json"
-        if path.is_file():
-            page += write_environment(env, about, json.loads(path.read_text()))
+    found = {env: json.loads(path.read_text()) for env in ENVIRONMENTS if (path := out / f"{env}.json").is_file()}
+    page += write_summary(found)
+    for env, result in found.items():
+        page += write_environment(env, ENVIRONMENTS[env][0], result)
     (HERE / "gradients.md").write_text("\n".join(page).rstrip() + "\n")
 
 
@@ -125,6 +125,30 @@ BEYOND = (
     ("lags", "Correlation against lag in covariance form, and what each lag adds to the variance of a rollout"),
     ("training-time", "Error, effective samples and critical batch size over training"),
 )
+
+
+def write_summary(found: dict[str, dict[str, Any]]) -> list[str]:
+    """The answer to "does a long rollout hang together?" for each environment and age of the policy, in one table."""
+    page = [
+        "## Does a long rollout hang together? It depends on the task and the policy",
+        "",
+        "What 1,024 samples of 4 x 256 are worth in independent ones, the part of a rollout's variance that single",
+        "samples make, and where the lowest error was.",
+        "",
+        "| environment | after steps | effective samples of 4x256 | share of single samples | lowest error |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for env, result in found.items():
+        for checkpoint in result["checkpoints"]:
+            rows = checkpoint["geometries"]["rows"]
+            long = next(row for row in rows if row["num_steps"] == 256)
+            best = min(rows, key=lambda row: row["error"]["value"])
+            alone = checkpoint["lags"]["shares"][0]["estimate"]
+            page.append(
+                f"| {env} | {checkpoint['env_steps']:,} | {number(long['effective_samples'])} | {number(alone)} "
+                f"| {best['num_envs']}x{best['num_steps']} |"
+            )
+    return [*page, ""]
 
 
 def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]:
