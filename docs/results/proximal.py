@@ -30,7 +30,7 @@ POLICIES = {
     "loglinear": "--algo ppo --importance-policy behavior --proximal-policy loglinear",
     "ewma": "--algo ppo-ewma",
 }
-REPEATS = 3  # of the speed measurement, in turn
+REPEATS = 2  # of the speed measurement, in turn
 
 
 def main() -> None:
