@@ -47,7 +47,7 @@ def main() -> None:
         ent_coef=0.01,
         vf_coef=0.5,
         max_grad_norm=0.5,
-        total_timesteps=10**9,  # more than is run: the clock decides where to stop
+        total_timesteps=2**30,  # whole phases of PPG, and more than is run: the clock decides where to stop
     )
     batch = config.geometry.iteration_batch
     per_row = max(1, -(-args.steps // (batch * MAX_ROWS)))
