@@ -22,8 +22,8 @@ RULES: dict[str, dict[str, Any]] = {
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, "CartPole-v1", "Breakout-MinAtar"):
-        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, advantage_norm="ewma")
+    for env in environments(scale):
+        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl", advantage_norm="ewma")
         cells.append(Cell(config, {"adam_rule": NOTHING, "divisor": 1}))
         divisors = (1, 64) if env.endswith("MinAtar") else DIVISORS[scale]
         cells += [

@@ -21,7 +21,7 @@ SIZES = {
 WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
 STEPS = {
     "quick": {"CartPole-v1": 800_000},
-    "laptop": {"CartPole-v1": 2_000_000, "Acrobot-v1": 1_000_000, "Breakout-MinAtar": 960_000},
+    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000, "Breakout-MinAtar": 800_000},
 }
 
 
@@ -35,7 +35,7 @@ def grid(scale: str) -> Grid:
                 aggregation=aggregation, max_grad_norm="inf", aggregation_horizon=config.num_steps
             )
             cells.append(Cell(settings, {"aggregation": aggregation}))
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:

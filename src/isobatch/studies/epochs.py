@@ -14,13 +14,13 @@ DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
+    for env in environments(scale):
         small = UNDER_CRITICAL.get(env)
         for epochs in EPOCHS:
-            config = base("ppo-ewma", env, scale, small, update_epochs=epochs, advantage_norm="ewma")
+            config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")
             for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isobatch.config import Config
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
@@ -12,16 +13,21 @@ SHAPES = {
     "laptop": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "paper": ((1024, 64), (256, 256), (64, 1024)),
 }
-SMALL = dict(learning_rate=2e-3)
 
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
-        config = base("ppo-ewma", env, scale, SMALL, noise_scale=True)
+    for env in environments(scale):
+        config = base("ppo-ewma", env, scale, noise_scale=True)
         for envs, steps in SHAPES[scale]:
-            cells.append(Cell(config.replace(num_envs=envs, num_steps=steps), {"shape": f"{envs} x {steps}"}))
-    return Grid(cells, SEEDS[scale])
+            cells.append(Cell(at_shape(config, envs, steps), {"shape": f"{envs} x {steps}"}))
+    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
+
+
+def at_shape(config: Config, envs: int, steps: int) -> Config:
+    """The same settings on N x T samples, Adam's step size by the square-root rule."""
+    change = envs * steps / config.geometry.iteration_batch
+    return config.replace(num_envs=envs, num_steps=steps, learning_rate=config.hypers.learning_rate * change**0.5)
 
 
 def verdict(rows: list[Row]) -> list[str]:

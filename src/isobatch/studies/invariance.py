@@ -23,25 +23,39 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "betas too": dict(use=["betas"]),
 }
 PHASES = {"no N_pi rule": dict(without=["phase-batch"])}
-FREE = "no restraint"  # the paper's lower bound: a KL coefficient of 1/256; here no clipping at all
-FREEDOM: dict[str, dict[str, Any]] = {"kl": dict(kl_coef=1 / 256), "clip": dict(clip_eps="inf")}
+WEAK = "weak KL penalty"  # the paper's lower bound: what is left of the restraint at the smallest batch without EWMA
+# The phases of PPG make it the algorithm with the most rules, so one environment has it at laptop scale too. Gradients
+# are not clipped, as in the paper: at 1/16 of the batch a norm of .5 held CartPole at .72 over the run instead of .84.
+PHASE = 16
+PPG: dict[str, Any] = dict(
+    policy_iterations_per_phase=PHASE,
+    aux_epochs=2,
+    aux_minibatches=16,
+    max_grad_norm="inf",
+    total_timesteps=10 * PHASE * 2048,
+)
 
 
 def grid(scale: str) -> Grid:
     cells: list[Cell] = []
-    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
-        algo = "ppg-ewma" if scale == "paper" else "ppo-ewma"
-        config = base(algo, env, scale, advantage_norm="ewma")
-        cells += ladder(
-            config, DIVISORS[scale], everywhere=scale == "paper" or (scale, env) == ("laptop", "CartPole-v1")
+    for env in environments(scale):
+        phases = scale == "paper" or (scale, env) == ("laptop", "CartPole-v1")
+        config = base(
+            "ppg-ewma" if phases else "ppo-ewma",
+            env,
+            scale,
+            PPG if phases else {},
+            objective="kl",
+            advantage_norm="ewma",
         )
+        cells += ladder(config, DIVISORS[scale], everywhere=scale == "paper" or env in ("Acrobot-v1", "Pendulum-v1"))
     return Grid(cells, 3 if scale == "paper" else SEEDS[scale])
 
 
 def ladder(config: Config, divisors: tuple[int, ...], everywhere: bool) -> Iterator[Cell]:
     """All rules at every batch size; what is removed only at the smallest one, unless `everywhere`."""
     yield Cell(config, {"rules": ALL, "divisor": 1})
-    yield Cell(config.replace(**FREEDOM[config.objective]), {"rules": FREE, "divisor": 1})
+    yield Cell(config.replace(kl_coef=1 / divisors[-1]), {"rules": WEAK, "divisor": 1})
     variants = VARIANTS | (PHASES if config.policy_iterations_per_phase else {})
     for divisor in divisors[1:]:
         for name, choice in variants.items():
@@ -70,7 +84,7 @@ def verdict(rows: list[Row]) -> list[str]:
             each = ", ".join(f"{env} {number(own.value, 3)}" for env, own in gaps(rungs).items())
             sentences.append(f"By environment: {each}.")
     for name in levels(rows, "rules"):
-        if name not in (ALL, FREE):
+        if name not in (ALL, WEAK):
             for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
                 sentences.append(
                     compare(
@@ -81,8 +95,8 @@ def verdict(rows: list[Row]) -> list[str]:
                         dict(rules=ALL, divisor=smallest),
                     )
                 )
-    what = "At c = 1, no restraint less the usual one, in normalised return over the run"
-    return [*sentences, compare(what, rows, MEAN, dict(rules=FREE), dict(rules=ALL, divisor=1))]
+    what = f"At c = 1, a KL coefficient of 1/{smallest} less the usual one, in normalised return over the run"
+    return [*sentences, compare(what, rows, MEAN, dict(rules=WEAK), dict(rules=ALL, divisor=1))]
 
 
 STUDY = Study(

@@ -13,7 +13,7 @@ COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0),
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, "CartPole-v1", "Acrobot-v1", "Breakout-MinAtar"):
+    for env in environments(scale):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl")
         fewer = "quick" if env.endswith("MinAtar") else scale
         for center in CENTERS[fewer]:
