@@ -6,7 +6,7 @@ from tiny import tiny
 
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.normalisation import Range
-from isobatch.studies.scores import FINAL, compare
+from isobatch.studies.scores import FINAL, Question, answers
 
 RATES = (1e-3, 1e-2)
 RANGES = {"Probe-ActionObserved": Range(-1, 1), "Probe-Delay": Range(0, 1)}
@@ -32,7 +32,8 @@ def long_grid(preset: str) -> Grid:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    return [compare("Fast less slow", rows, FINAL, {"learning_rate": RATES[1]}, {"learning_rate": RATES[0]})]
+    fast, slow = ({"learning_rate": rate} for rate in reversed(RATES))
+    return answers(rows, [Question("Fast less slow", FINAL, fast, slow)])
 
 
 STUDY = Study(

@@ -8,7 +8,7 @@ from isobatch.config import Aggregation
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, compare, gap_words, levels, scores
+from isobatch.studies.scores import FINAL, MEAN, Question, answers, gap_words, levels, scores
 
 AGGREGATIONS = typing.get_args(Aggregation)
 # A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
@@ -43,11 +43,13 @@ def verdict(rows: list[Row]) -> list[str]:
     for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
         found = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
         sentences.append(f"Whole episodes, {gap_words(what, found)}")
-    for name in levels(rows, "aggregation"):
-        if name != "trajectory":
-            what = f"{name} less trajectory (the textbook's), over the run"
-            sentences.append(compare(what, rows, MEAN, dict(aggregation=name), dict(aggregation="trajectory")))
-    return sentences
+    textbook = dict(aggregation="trajectory")
+    questions = [
+        Question(f"{name} less trajectory (the textbook's), over the run", MEAN, dict(aggregation=name), textbook)
+        for name in levels(rows, "aggregation")
+        if name != "trajectory"
+    ]
+    return sentences + answers(rows, questions)
 
 
 STUDY = Study(

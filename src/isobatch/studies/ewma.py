@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from isobatch.studies.comparisons import difference, probability_of_improvement
+from isobatch.studies.comparisons import probability_of_improvement
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
-from isobatch.studies.scores import FINAL, MEAN, compare, number, scores
+from isobatch.studies.scores import FINAL, MEAN, Question, answers, number, scores
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 PHASE = 16  # iterations
@@ -33,20 +33,14 @@ def whole_phases(env: str, scale: str) -> dict[str, int]:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sentences = []
+    questions, sentences = [], []
     for plain in ("ppo", "ppg"):
+        x, y = dict(algo=f"{plain}-ewma"), dict(algo=plain)
         for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
-            x, y = dict(algo=f"{plain}-ewma"), dict(algo=plain)
-            sentences.append(compare(f"{plain}-ewma less {plain}, in normalised {what}", rows, column, x, y))
-            first, second = scores(rows, column, **x), scores(rows, column, **y)
-            each, _ = difference(first, second)
-            if len(each) > 1:
-                sentences.append(
-                    "By environment: " + ", ".join(f"{e} {number(d.value)}" for e, d in each.items()) + "."
-                )
+            questions.append(Question(f"{plain}-ewma less {plain}, in normalised {what}", column, x, y))
         chance = probability_of_improvement(scores(rows, MEAN, **x), scores(rows, MEAN, **y))
         sentences.append(f"A run of {plain}-ewma beats one of {plain} over the run with probability {number(chance)}.")
-    return sentences
+    return answers(rows, questions) + sentences
 
 
 STUDY = Study(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from isobatch.gradients.bootstrap import Estimate
-from isobatch.studies.comparisons import difference, van_elteren
+from isobatch.studies.comparisons import bonferroni, difference, van_elteren
 from isobatch.studies.gaps import Gap
 from isobatch.studies.grid import Row
 
@@ -44,14 +44,37 @@ def number(estimate: Estimate, digits: int = 2) -> str:
     return f"{estimate.value:.{digits}f} [{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
 
 
-def compare(what: str, rows: list[Row], column: str, x: dict[str, Any], y: dict[str, Any]) -> str:
-    """A sentence about X - Y: the difference with its interval, and the van Elteren test."""
-    first, second = shared(scores(rows, column, **x), scores(rows, column, **y))
-    _, overall = difference(first, second)
-    test = van_elteren(first, second)
-    low, high = overall.value.low, overall.value.high
-    told = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
-    return f"{what}: {number(overall.value)}, which {told} (van Elteren p = {test.two_sided:.2g}, two-sided)."
+class Question(NamedTuple):
+    """Is X better than Y? In the scores of a column, of the rows with these factors."""
+
+    what: str
+    column: str
+    x: dict[str, Any]
+    y: dict[str, Any]
+
+
+def answers(rows: list[Row], questions: list[Question]) -> list[str]:
+    """A sentence for each question, and one that says which answers stand when all of them are seen as one family.
+
+    A sentence gives the difference X - Y with its interval, by environment too, and the van Elteren test.
+    """
+    sentences, p_values = [], {}
+    for what, column, x, y in questions:
+        first, second = shared(scores(rows, column, **x), scores(rows, column, **y))
+        each, overall = difference(first, second)
+        test = van_elteren(first, second)
+        low, high = overall.value.low, overall.value.high
+        told = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
+        by_env = ", ".join(f"{env} {own.value.value:+.2f}" for env, own in each.items())
+        where = f"; by environment {by_env}" if len(each) > 1 else ""
+        sentences.append(
+            f"{what}: {number(overall.value)}, which {told} (van Elteren p = {test.two_sided:.2g}{where})."
+        )
+        p_values[what] = test.two_sided
+    family = bonferroni(p_values)
+    stand = f"these stand: {'; '.join(family.significant)}" if family.significant else "none stands"
+    count = f"all {len(questions)} tests" if len(questions) > 1 else "1 test"
+    return [*sentences, f"At the paper's level of {family.level:.1%}, corrected for {count} (Bonferroni), {stand}."]
 
 
 def gap_words(what: str, found: Gap) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from isobatch.presets import STALE_OBJECTIVES, with_stale_objective
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import MEAN, compare, levels, select
+from isobatch.studies.scores import MEAN, Question, answers, levels, select
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 MORE = (0, 2, 4, 8, 16)  # on CartPole, at laptop scale
@@ -35,7 +35,7 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     """By the mean over the run, since old data delays what is learned in the end."""
-    sentences = []
+    questions = []
     for level in levels(rows, "staleness")[1:]:
         decoupled = dict(staleness=level, treatment="decoupled")
         others = {name: decoupled | dict(treatment=name) for name in ("recent", "behavior")} | {
@@ -43,14 +43,17 @@ def verdict(rows: list[Row]) -> list[str]:
         }
         for name, other in others.items():
             what = f"Staleness {level}: decoupled less {name}, in normalised return over the run"
-            sentences.append(compare(what, rows, MEAN, decoupled, other))
-    moved = [row["approx_kl"] for row in select(rows, staleness=0) if row["approx_kl"] is not None]
-    if moved:
-        sentences.append(
-            f"With fresh data the KL between behavior and current policy is {sum(moved) / len(moved):.2g} on average; "
-            "the paper's is of the order of .01 to .02."
-        )
-    return sentences
+            questions.append(Question(what, MEAN, decoupled, other))
+    sentences = answers(rows, questions)
+    moved = {
+        env: [row["approx_kl"] for row in select(rows, staleness=0, env=env) if row["approx_kl"] is not None]
+        for env in levels(rows, "env")
+    }
+    told = ", ".join(f"{env} {sum(own) / len(own):.2g}" for env, own in moved.items() if own)
+    return [
+        *sentences,
+        f"KL between behavior and current policy with fresh data: {told}; the paper's is of the order of .01 to .02.",
+    ]
 
 
 STUDY = Study(
