@@ -28,8 +28,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(path: Path, study: Any = made_up_study.STUDY) -> dict[str, Any]:
+    """The page without the pictures, which take longer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(STUDIES, study.name, study)
+        patch.setattr("isobatch.studies.report.draw_study", lambda *rest: [])
         return make_report(path)
 
 

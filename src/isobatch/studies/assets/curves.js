@@ -69,7 +69,7 @@ function path(values, x, y) {
   return text;
 }
 
-function bandPath(line, x, y, least) {
+function bandPath(line, x, y) {
   let text = "", above = [], below = [];
   const close = () => {
     if (above.length > 1) text += `M${above.join("L")}L${below.reverse().join("L")}Z`;
@@ -80,7 +80,7 @@ function bandPath(line, x, y, least) {
     if (mean === null || line.count[i] < 2) return close();
     const at = x(stepsAt(i)).toFixed(1);
     above.push(`${at},${y(mean + line.deviation[i]).toFixed(1)}`);
-    below.push(`${at},${y(Math.max(least, mean - line.deviation[i])).toFixed(1)}`);
+    below.push(`${at},${y(mean - line.deviation[i]).toFixed(1)}`);
   });
   close();
   return text;
@@ -132,8 +132,8 @@ function drawCurves() {
     return curvesCanvas.show(picture);
   }
   const top = 30, bottom = 48;
-  const shape = log ? Math.log10 : linear;
-  const y = scale(range, [height - bottom, top], shape);
+  const exact = scale(range, [height - bottom, top], log ? Math.log10 : linear);
+  const y = (value) => exact(log ? Math.max(value, range[0] / 2) : value); // what has no logarithm lies below the axis
   let yTicks = log ? logTicks(range) : ticks(range, (height - top - bottom) / 55);
   if (yTicks.length < 2) yTicks = ticks(range, 4).filter((v) => !log || v > 0);
   const left = Math.max(36, ...yTicks.map((value) => textWidth(show(value)) + 14));
@@ -149,8 +149,7 @@ function drawCurves() {
     plot.append(svg("path", { class: kind + faded, d, "data-series": line.label, ...attributes }));
   };
   if (byId("curves-bands").checked) {
-    const least = log ? range[0] : -Infinity;
-    for (const line of order) add("band", line, bandPath(line, x, y, least), { style: `fill: ${color(line.place)}` });
+    for (const line of order) add("band", line, bandPath(line, x, y), { style: `fill: ${color(line.place)}` });
   }
   for (const line of order) {
     const style = `stroke: ${color(line.place)}`;
