@@ -36,7 +36,7 @@ def page(report: dict[str, Any], data: dict[str, Any], rows: list[Row], times: l
         claim=escape(report["claim"]),
         gist=escape(gist(report, times)),
         css=f":root {{ {colors}}}\n{asset('report.css')}",
-        banner="" if report["finished"] else banner(report, command),
+        banner="" if report["finished"] else banner(report),
         verdict=verdict(report) if report["finished"] else "",
         facts=facts(report, rows, times),
         command=escape(command),
@@ -47,9 +47,9 @@ def page(report: dict[str, Any], data: dict[str, Any], rows: list[Row], times: l
     )
 
 
-def banner(report: dict[str, Any], command: str) -> str:
+def banner(report: dict[str, Any]) -> str:
     words = " ".join(escape(sentence) for sentence in report["verdict"])
-    return f'<p class="banner" role="status"><strong>Not finished.</strong> {words} <code>{escape(command)}</code></p>'
+    return f'<p class="banner" role="status"><strong>Not finished.</strong> {words}</p>'
 
 
 def verdict(report: dict[str, Any]) -> str:
