@@ -1,5 +1,6 @@
 # make demo   set up and see what it is about     make test   set up, lint, types and tests
 # make check  lint and types only                 make bench  speed against other libraries
+# make setup-browser    Chromium, in which tests look at the reports of studies (Debian, as root)
 # make bench-gradients  speed and memory of the inner products of gradients
 # make clean  remove everything that was made
 
@@ -9,7 +10,7 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench bench-gradients peers setup clean
+.PHONY: demo test check format bench bench-gradients peers setup setup-browser clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -36,6 +37,15 @@ bench-gradients: $(VENV)/.core
 peers: $(PEERS)/.done
 
 setup: $(VENV)/.dev
+
+setup-browser:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then exit 0; fi; \
+	if ! command -v apt-get > /dev/null; then \
+	  echo "setup-browser: this system has no apt-get: install Chromium so that \`chromium\` is found" >&2; exit 1; fi; \
+	if [ "$$(id -u)" != 0 ]; then \
+	  echo "setup-browser: installing Chromium needs root: sudo make setup-browser" >&2; exit 1; fi; \
+	apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_study
+import jax
 import numpy as np
 import pytest
 from tiny import tiny
@@ -31,6 +32,7 @@ from isobatch.studies.report import make_report
 from isobatch.studies.rows import Diverged, Outcome, mean_return, rows_of_cell
 from isobatch.studies.store import Results, typed
 from isobatch.studies.summary import summarise_rows, variant_name
+from isobatch.studies.views import gaps_of, seed_lines
 from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("studies")
@@ -328,7 +330,9 @@ def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> Non
     from matplotlib import pyplot
 
     rows = made_up("invariance", {"rules": "no Adam rule", "divisor": 64})
-    figure = draw_gaps(STUDIES["invariance"], rows)
+    found = gaps_of(STUDIES["invariance"], rows)
+    assert found is not None
+    figure = draw_gaps(found, "invariance")
     heights = {
         bar.get_label(): [patch.get_height() for patch in bar] for bar in figure.axes[0].containers if len(bar) == 1
     }
@@ -336,6 +340,33 @@ def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> Non
     assert heights["no Adam rule"] == [pytest.approx(-0.4, abs=0.03)]
     assert heights["all rules"] == [pytest.approx(0, abs=0.03)]
     assert len(figure.axes[0].patches) == 4 * 6 + 1  # PPG has a rule more
+
+
+def test_the_curve_of_a_run_that_diverged_ends_there() -> None:
+    table = {
+        "env_steps": np.array([10, 10, 20, 30, 40]),
+        "seed": np.array([0, 1, 0, 0, 0]),
+        RETURN: np.array([1.0, 5.0, 2.0, 3.0, 4.0]),
+    }
+    x, lines = seed_lines(table, RETURN, points=4)
+    assert x.tolist() == [10, 20, 30, 40]
+    np.testing.assert_array_equal(lines, [[1, 2, 3, 4], [5, np.nan, np.nan, np.nan]])
+
+
+def test_versions_of_a_study_that_went_on_with_others_are_all_noted(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "fake"
+    shutil.copytree(finished, path)
+    before = Results.read(path).about["versions"]
+    assert before["jax"] == [jax.__version__]
+    assert {"python", "isobatch", "numpy"} <= before.keys()
+    parts = parts_of(FAKE.grid("quick"))
+    Results.read(path).part(parts[2], ".json").unlink()
+    monkeypatch.setattr(store, "versions", lambda: {name: found[0] for name, found in before.items()} | {"jax": "99"})
+    run_study(FAKE, "quick", path)
+    assert Results.read(path).about["versions"] == before | {"jax": [jax.__version__, "99"]}
+    assert (path / "rows.csv").read_bytes() == (finished / "rows.csv").read_bytes()
 
 
 def test_list_needs_no_jax() -> None:
@@ -354,6 +385,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert "Fast less slow" in printed
     assert "Probe-Delay" in printed
     assert "part 3 of 3" in progress
+    assert f"Report, to open in a browser: {out / 'report.html'}" in printed.replace("\n", "")
     pictures = sorted(path.name for path in out.glob("*.png"))
     assert pictures == ["curves-4.png", "curves-8.png", "scores.png"]
     assert {path.with_suffix(".svg") for path in out.glob("*.png")} == set(out.glob("*.svg"))
@@ -365,6 +397,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert found["study"] == "fake"
     assert len(found["table"]) == 5 + 1
     assert all(Path(path).stat().st_size > 5000 for path in found["pictures"])
+    assert Path(found["page"]) == out / "report.html"
     assert main(["study", "list", "--json"]) == 0
     assert {study["name"] for study in json.loads(capsys.readouterr().out)["studies"]} == set(STUDIES)
 

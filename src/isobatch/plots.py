@@ -56,10 +56,12 @@ def learning_curves(
 AXIS_LABELS = {RETURN: "episodic return", "charts/episodic_length": "episode length"}
 
 
-def seed_curves(table: Table, metric: str, window: float) -> tuple[np.ndarray, np.ndarray]:
-    """x [P] and one smoothed curve a seed [S, P] on it."""
-    last = table["env_steps"].max()
-    x = np.linspace(0, last, POINTS + 1)[1:]
+def seed_curves(
+    table: Table, metric: str, window: float, points: int = POINTS, last: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """x [P], as far as the table goes or to `last`, and one smoothed curve a seed [S, P] on it."""
+    last = table["env_steps"].max() if last is None else last
+    x = np.linspace(0, last, points + 1)[1:]
     curves = []
     for seed in np.unique(table["seed"]):
         rows = (table["seed"] == seed) & ~np.isnan(table[metric])

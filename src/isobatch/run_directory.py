@@ -104,16 +104,21 @@ def environment() -> dict[str, Any]:
     """What the run depends on besides its settings: for a reader, and for two runs that should agree."""
     import jax
 
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     devices = jax.devices()
     return {
-        "versions": {"python": platform.python_version(), **versions},
+        "versions": versions(),
         "device": {"kind": devices[0].device_kind, "count": len(devices), "platform": devices[0].platform},
         "system": {"platform": platform.platform(), "cores": len(os.sched_getaffinity(0))},
         "command": " ".join(["isobatch", *sys.argv[1:]]) if Path(sys.argv[0]).name == "isobatch" else "python",
     }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found

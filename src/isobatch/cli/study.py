@@ -1,4 +1,4 @@
-"""Claims as experiments: list them, run one, or make its tables and pictures anew.
+"""Claims as experiments: list them, run one, or make its tables, pictures and page anew.
 
 isobatch study list
 isobatch study run NAME --preset quick|laptop|paper
@@ -86,7 +86,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def show(path: Path, as_json: bool) -> int:
-    """Tables, verdict and pictures of what is on disk."""
+    """Tables, verdict, pictures and page of what is on disk."""
     from isobatch.studies.report import make_report
     from isobatch.studies.summary import COLUMNS
 
@@ -104,4 +104,5 @@ def show(path: Path, as_json: bool) -> int:
     for sentence in report["verdict"]:
         console.out.print(console.bullet(sentence))
     console.out.print(f"\nrows.csv, curves.csv.gz and {len(report['pictures'])} pictures: {path}", markup=False)
+    console.out.print(f"Report, to open in a browser: {report['page']}", markup=False)
     return 0

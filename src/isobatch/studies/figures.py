@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,38 +9,27 @@ import numpy as np
 
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table
-from isobatch.plots import COLORS, new_figure, save_figure, seed_curves
-from isobatch.studies.comparisons import difference
+from isobatch.plots import COLORS, new_figure, save_figure
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, scores
-from isobatch.studies.summary import by_variant, variant_name
+from isobatch.studies.scores import FINAL, MEAN
+from isobatch.studies.summary import by_variant
+from isobatch.studies.views import Gaps, gaps_of, seed_lines, views_of
 
 ENDINGS = (".png", ".svg")
-WINDOW = 0.05  # part of the run that a point of a curve is the mean of
 PANEL = (4.6, 3.6)  # inches
 
 
 def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], out: Path) -> list[Path]:
     """All pictures of the cells that are there."""
     made = []
-    for value in dict.fromkeys(row[study.pictures] for row in rows) if study.pictures else [""]:
-        others = [row for row in rows if study.pictures and is_everywhere(study, row) and row[study.pictures] != value]
-        own = [row for row in rows if not study.pictures or row[study.pictures] == value]
-        if study.pictures and all(is_everywhere(study, row) for row in own) and len(own) < len(rows):
-            continue  # it is in all the others
-        title = study.name if not study.pictures else f"{study.name}: {variant_name(own[0], [study.pictures])}"
-        name = "curves" if not study.pictures else f"curves-{word(value)}"
-        short = [factor for factor in factors if factor != study.pictures] or factors
-        labels = {row["cell"]: variant_name(row, factors) for row in others}
-        labels |= {row["cell"]: variant_name(row, short) for row in own}
-        made += save(draw_curves(others + own, curves, labels, title), out / name)
-    if study.ladder and len(levels(rows, study.ladder)) > 1:
-        made += save(draw_gaps(study, rows), out / "gaps")
+    for view in views_of(study, rows, factors):
+        title = f"{study.name}: {view.title}" if view.title else study.name
+        name = f"curves-{word(view.name)}" if view.name else "curves"
+        made += save(draw_curves(view.rows, curves, view.labels, title), out / name)
+    found = gaps_of(study, rows)
+    if found:
+        made += save(draw_gaps(found, study.name), out / "gaps")
     return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
-
-
-def is_everywhere(study: Study, row: Row) -> bool:
-    return bool(study.everywhere) and all(row[name] == value for name, value in study.everywhere.items())
 
 
 def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Any:
@@ -60,7 +48,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
             if table is None or not len(table["seed"]):
                 continue
             color = COLORS[variants.index(labels[row["cell"]]) % len(COLORS)]
-            x, lines = seed_curves(table, RETURN, WINDOW)
+            x, lines = seed_lines(table, RETURN)
             there = ~np.all(np.isnan(lines), axis=0)
             mean, std = np.nanmean(lines[:, there], axis=0), np.nanstd(lines[:, there], axis=0)
             axes.plot(x[there], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
@@ -95,27 +83,21 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
     return figure
 
 
-def draw_gaps(study: Study, rows: list[Row]) -> Any:
-    """Final return of the largest batch less that of the smallest, by environment, on a square-root axis (figure 3)."""
-    smallest = levels(rows, study.ladder)[-1]
-    last = [row for row in rows if row[study.ladder] == smallest]
-    largest = scores([row for row in rows if is_everywhere(study, row)])
-    variants, envs = levels(last, study.pictures), [env for env in largest if env in levels(last, "env")]
-    figure, axes = new_figure(1, 1, (4 + len(envs) * (0.4 + 0.3 * len(variants)), PANEL[1]))
-    width = 0.8 / len(variants)
-    for place, (variant, color) in enumerate(zip(variants, itertools.cycle(COLORS), strict=False)):
-        small = scores(last, **{study.pictures: variant})
-        for x, env in enumerate(envs):
-            if env in small:
-                _, found = difference({env: largest[env]}, {env: small[env]})
-                at = x + (place - (len(variants) - 1) / 2) * width
-                axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
+def draw_gaps(gaps: Gaps, title: str) -> Any:
+    """By environment, on a square-root axis (figure 3)."""
+    figure, axes = new_figure(1, 1, (4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL[1]))
+    width = 0.8 / len(gaps.variants)
+    for (variant, env), found in gaps.found.items():
+        place = gaps.variants.index(variant)
+        at = gaps.envs.index(env) + (place - (len(gaps.variants) - 1) / 2) * width
+        color = COLORS[place % len(COLORS)]
+        axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set(xticks=range(len(envs)), xticklabels=envs, ylabel="gap in normalised final return")
+    axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalised final return")
     add_legend(figure, axes)
-    title = f"{study.name}: the largest batch less 1/{smallest} of it (with standard error)"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    told = f"{title}: the largest batch less 1/{gaps.divisor} of it (with standard error)"
+    figure.suptitle(told, x=0.01, ha="left", fontsize=11)
     return figure
 
 

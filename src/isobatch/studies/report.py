@@ -1,4 +1,4 @@
-"""What a study came to, from its files: table, verdict and pictures."""
+"""What a study came to, from its files: table, verdict, pictures and page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from isobatch.errors import RunError
 from isobatch.studies.catalogue import study_of
 from isobatch.studies.figures import draw_study
-from isobatch.studies.store import Results
+from isobatch.studies.page import PAGE, page
+from isobatch.studies.page_data import page_data
+from isobatch.studies.store import Results, write
 from isobatch.studies.summary import summarise_rows
 
 
 def make_report(path: Path) -> dict[str, Any]:
-    """{"study", "preset", "version", "claim", "table", "verdict", "pictures", ...}; pictures are drawn anew."""
+    """{"study", "preset", "claim", "table", "verdict", "pictures", "page", ...}; pictures and page are made anew."""
     results = Results.read(path)
     study, rows, factors = study_of(results.about["study"]), results.rows(), results.about["factors"]
     if not rows:
@@ -24,13 +26,16 @@ def make_report(path: Path) -> dict[str, Any]:
         if finished == wanted
         else [f"{finished} of {wanted} settings are finished: run the study again to go on, then there is a verdict."]
     )
-    pictures = draw_study(study, rows, results.curves(), factors, path)
-    return {
+    curves, table = results.curves(), summarise_rows(rows, factors)
+    report = {
         **results.about,
         "claim": study.claim,
         "dir": str(path),
         "finished": finished == wanted,
-        "table": summarise_rows(rows, factors),
+        "table": table,
         "verdict": verdict,
-        "pictures": [str(picture) for picture in pictures],
+        "pictures": [str(picture) for picture in draw_study(study, rows, curves, factors, path)],
+        "page": str(path / PAGE),
     }
+    write(path / PAGE, page(report, page_data(study, rows, curves, factors, table), rows, results.times()))
+    return report

@@ -2,12 +2,12 @@
 
 | file                  | what                                                                                       |
 |-----------------------|--------------------------------------------------------------------------------------------|
-| `study.json`          | which study, preset, grid and version                                                      |
+| `study.json`          | which study, preset, grid and version; the versions of all packages it was trained with    |
 | `parts/PART.csv.gz`   | curves of the cells that were trained together                                             |
 | `parts/PART.json`     | their rows, written last: a part is finished when this file is there                       |
 | `rows.csv`            | one row per cell and seed, with every setting                                              |
 | `curves.csv.gz`       | all curves: one line per cell, seed and point                                              |
-| `timing.csv`          | the seconds of each part; nothing else here depends on time                                |
+| `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
 was interrupted is therefore done again as a whole, so that it ends with the same bits.
@@ -21,6 +21,7 @@ import io
 import json
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ import numpy as np
 
 from isobatch.errors import RunError, UsageError
 from isobatch.metrics import Table, format_number, table_of
+from isobatch.run_directory import versions
 from isobatch.studies.grid import Cell, Grid, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
 
@@ -45,7 +47,7 @@ class Results:
     def begin(cls, path: Path, name: str, preset: str, grid: Grid) -> Results:
         """A new directory, or one that was begun with the same grid by the same version."""
         identity = {"study": name, "preset": preset, "version": version(), "grid": grid.digest}
-        about = identity | grid.sizes()
+        about = identity | grid.sizes() | {"versions": {name: [value] for name, value in versions().items()}}
         if (path / ABOUT).is_file():
             was = cls.read(path).about
             differ = [
@@ -57,7 +59,7 @@ class Results:
             raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             write(path / ABOUT, json.dumps(about, indent=1) + "\n")
-        return cls(path, about)
+        return cls.read(path)
 
     @classmethod
     def read(cls, path: Path) -> Results:
@@ -74,9 +76,22 @@ class Results:
 
     def save(self, cells: list[Cell], outcomes: list[Outcome], rows: list[Row], seconds: float) -> None:
         """The curves, then what they come to."""
+        self.note_versions()
         curves = "".join(curve_lines(cell, outcome.table) for cell, outcome in zip(cells, outcomes, strict=True))
         write(self.part(cells, ".csv.gz"), gzip.compress(curves.encode(), mtime=0))
-        write(self.part(cells, ".json"), json.dumps({"seconds": seconds, "rows": rows}, indent=1) + "\n")
+        write(
+            self.part(cells, ".json"),
+            json.dumps({"seconds": seconds, "finished": now(), "rows": rows}, indent=1) + "\n",
+        )
+
+    def note_versions(self) -> None:
+        """A study that goes on with other versions of its packages says so."""
+        about = self.read(self.path).about
+        known = about.setdefault("versions", {})
+        new = {name: value for name, value in versions().items() if value not in known.get(name, [])}
+        if new:
+            known.update({name: [*known.get(name, []), value] for name, value in new.items()})
+            write(self.path / ABOUT, json.dumps(about, indent=1) + "\n")
 
     def part(self, cells: list[Cell], ending: str) -> Path:
         return self.path / "parts" / (digest([cell.name for cell in cells]) + ending)
@@ -90,18 +105,23 @@ class Results:
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
         times = [
-            {"part": self.part(cells, "").name, "cells": len(cells), "seconds": round(content["seconds"], 2)}
+            {
+                "part": self.part(cells, "").name,
+                "cells": len(cells),
+                "seconds": round(content["seconds"], 2),
+                "finished": content.get("finished"),
+            }
             for cells, content in zip(there, contents, strict=True)
         ]
         write(self.path / "timing.csv", csv_text(times))
 
     def rows(self) -> list[Row]:
         """rows.csv with its numbers as numbers."""
-        try:
-            with (self.path / "rows.csv").open(newline="") as text:
-                return [{name: typed(value) for name, value in row.items()} for row in csv.DictReader(text)]
-        except FileNotFoundError:
-            return []
+        return read_csv(self.path / "rows.csv")
+
+    def times(self) -> list[Row]:
+        """timing.csv, a row for each finished part."""
+        return read_csv(self.path / "timing.csv")
 
     def curves(self) -> dict[str, Table]:
         """The curves of each cell."""
@@ -127,6 +147,14 @@ def csv_text(rows: list[Row]) -> str:
     return text.getvalue()
 
 
+def read_csv(path: Path) -> list[Row]:
+    try:
+        with path.open(newline="") as text:
+            return [{name: typed(value) for name, value in row.items()} for row in csv.DictReader(text)]
+    except FileNotFoundError:
+        return []
+
+
 def typed(text: str) -> Any:
     """A value of rows.csv as it was before it was written."""
     if text in ("", "True", "False"):
@@ -137,6 +165,10 @@ def typed(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def write(path: Path, content: str | bytes) -> None:

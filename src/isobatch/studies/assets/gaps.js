@@ -1,0 +1,64 @@
+// Gaps between the largest and the smallest batch, as bars on a square-root axis.
+
+const gaps = { hidden: new Set() };
+const gapsCanvas = data.gaps && canvasOf(byId("gaps-plot"), () => drawGaps());
+
+function drawGaps() {
+  const { envs, bars } = data.gaps;
+  const variants = data.gaps.variants.filter((variant) => !gaps.hidden.has(variant));
+  const own = bars.filter((bar) => variants.includes(bar.variant));
+  const width = gapsCanvas.width(), height = width < 520 ? 300 : 360;
+  const picture = pictureOf(width, height, { "aria-label": "Gaps by environment and variant." });
+  if (!own.length) {
+    empty(picture, width, height, "All variants are switched off.");
+    return gapsCanvas.show(picture);
+  }
+  const ends = own.flatMap((bar) => [bar.value - bar.error, bar.value + bar.error]);
+  const range = [Math.min(...ends, -0.01), Math.max(...ends, 0.01)].map((value) => value * 1.08);
+  const longest = Math.max(...envs.map(textWidth));
+  const slanted = longest > (width - 60) / envs.length - 6;
+  const top = 30, bottom = slanted ? Math.min(110, longest * 0.6 + 26) : 34;
+  const y = scale(range, [height - bottom, top], root);
+  const yTicks = rootTicks(range, y);
+  const left = Math.max(slanted ? 40 : 0, ...yTicks.map((value) => textWidth(show(value)) + 14));
+  const box = { left, top, width: width - left - 10, height: height - top - bottom };
+  axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: "gap in normalised final return" });
+  const band = box.width / envs.length, each = Math.min(46, (0.82 * band) / variants.length);
+  envs.forEach((env, i) => {
+    const [cx, cy] = [left + (i + 0.5) * band, height - bottom + 18];
+    const turn = slanted ? { transform: `rotate(-32 ${cx} ${cy})`, "text-anchor": "end" } : { "text-anchor": "middle" };
+    picture.append(svg("text", { class: "name", x: cx, y: cy, ...turn }, env));
+  });
+  picture.append(svg("line", { class: "axis", x1: left, x2: left + box.width, y1: y(0), y2: y(0) }));
+  const hits = own.map((bar) => {
+    const place = data.gaps.variants.indexOf(bar.variant), i = envs.indexOf(bar.env);
+    const at = left + (i + 0.5) * band + (variants.indexOf(bar.variant) - variants.length / 2) * each;
+    const [a, b, middle] = [y(bar.value - bar.error), y(bar.value + bar.error), at + each / 2];
+    const ends = [y(0), y(bar.value)].sort((above, below) => above - below);
+    const sizes = { x: at + each * 0.06, width: each * 0.88, y: ends[0], height: Math.max(1, ends[1] - ends[0]) };
+    const names = { "data-variant": bar.variant, "data-env": bar.env, "data-value": bar.value };
+    picture.append(
+      svg("rect", { class: "bar", ...sizes, ...names, style: `fill: ${color(place)}` }),
+      svg("path", { class: "error", d: `M${middle},${a}V${b}m-3,0h6M${middle - 3},${a}h6` }),
+    );
+    const hit = svg("rect", { class: "hit", x: at, width: each, y: top, height: box.height });
+    const cells = [[swatch(place), bar.variant, bar.value, `± ${show(bar.error, 2)}`]];
+    const tell = () => gapsCanvas.point(middle, top + 4, html("b", {}, bar.env), tipTable(cells));
+    hit.addEventListener("pointermove", tell);
+    hit.addEventListener("pointerleave", () => (gapsCanvas.tip.hidden = true));
+    return hit;
+  });
+  picture.append(...hits);
+  gapsCanvas.show(picture);
+}
+
+function beginGaps() {
+  byId("gaps").hidden = !data.gaps;
+  if (!data.gaps) return;
+  const entries = data.gaps.variants.map((label, place) => ({ label, place }));
+  legend(byId("gaps-legend"), entries, gaps.hidden, { change: drawGaps, mark: () => {} });
+  byId("gaps-note").textContent =
+    `Normalised final return of the largest batch less that of 1/${data.gaps.divisor} of it, with standard error, ` +
+    "on a square-root axis. Near 0 the batch size does not matter.";
+  drawGaps();
+}

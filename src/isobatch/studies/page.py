@@ -1,0 +1,159 @@
+"""A study as one HTML file that needs nothing else: no network, no other file, no package.
+
+Words and tables are written here and can be read without JavaScript; charts are drawn by the scripts in `assets/` from
+the JSON that `page_data` makes. The page is a function of the study's files: the same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from isobatch.plots import COLORS
+from isobatch.studies.grid import Row
+from isobatch.studies.page_data import varying_settings
+from isobatch.studies.scores import levels
+from isobatch.studies.summary import ALL, COLUMNS, Line, variant_name
+
+PAGE = "report.html"
+SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js")
+
+
+def asset(name: str) -> str:
+    return (resources.files("isobatch.studies") / "assets" / name).read_text(encoding="utf-8")
+
+
+def page(report: dict[str, Any], data: dict[str, Any], rows: list[Row], times: list[Row]) -> str:
+    """`report` is what `report.make_report` found, `data` what charts are drawn from."""
+    command = f"isobatch study run {report['study']} --preset {report['preset']}"
+    colors = "".join(f"--series-{i}: {color}; " for i, color in enumerate(COLORS))
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return Template(asset("report.html")).substitute(
+        study=escape(report["study"]),
+        claim=escape(report["claim"]),
+        gist=escape(gist(report, times)),
+        css=f":root {{ {colors}}}\n{asset('report.css')}",
+        banner="" if report["finished"] else banner(report),
+        verdict=verdict(report) if report["finished"] else "",
+        facts=facts(report, rows, times),
+        command=escape(command),
+        tables=tables(report["table"]),
+        settings=settings(rows, report["factors"]),
+        js="\n".join(map(asset, SCRIPTS)),
+        data=text.replace("<", "\\u003c"),  # no tag ends the script
+    )
+
+
+def banner(report: dict[str, Any]) -> str:
+    words = " ".join(escape(sentence) for sentence in report["verdict"])
+    return f'<p class="banner" role="status"><strong>Not finished.</strong> {words}</p>'
+
+
+def verdict(report: dict[str, Any]) -> str:
+    items = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in report["verdict"])
+    return f'<section id="verdict" class="card">\n<h2>What it shows</h2>\n<ul>\n{items}\n</ul>\n</section>'
+
+
+def gist(report: dict[str, Any], times: list[Row]) -> str:
+    """The experiment in a line."""
+    envs = report["environments"]
+    where = envs[0] if len(envs) == 1 else f"{len(envs)} environments"
+    parts = [f"{report['preset']} preset", where, f"{report['cells']} settings x {report['seeds']} seeds"]
+    return " · ".join([*parts, *([duration(sum(row["seconds"] for row in times))] if times else [])])
+
+
+def facts(report: dict[str, Any], rows: list[Row], times: list[Row]) -> str:
+    """What was run, when and with what."""
+    dates = sorted(str(row["finished"])[:10] for row in times if row.get("finished"))
+    versions = report.get("versions", {"isobatch": [report["version"]]})
+    told = {
+        "Preset": report["preset"],
+        "Environments": ", ".join(report["environments"]),
+        "Runs": f"{report['cells']} settings x {report['seeds']} seeds, {amount(report['env_steps'])} steps in all",
+        "Seeds": ", ".join(map(str, sorted(set(levels(rows, "seed"))))),
+        "Time": duration(sum(row["seconds"] for row in times)) + ", compilation included" if times else "",
+        "Finished": " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "",
+        "Versions": ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items()),
+    }
+    return "\n".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in told.items() if value)
+
+
+def tables(lines: list[Line]) -> str:
+    """All environments first, then each by itself."""
+    envs = sorted(levels(lines, "env"), key=lambda env: env != ALL)
+    return "\n".join(
+        f"<h3>{escape(env)}</h3>\n"
+        + table(
+            COLUMNS, [list(zip(line["cells"], sort_keys(line), strict=True)) for line in lines if line["env"] == env]
+        )
+        for env in envs
+    )
+
+
+def sort_keys(line: Line) -> list[Any]:
+    """What the cells of a line are sorted by."""
+    estimates = [line[name]["value"] for name in ("normalised_final", "interquartile_mean", "normalised_mean")]
+    return [line["variant"], *estimates, line["final_return"], line["approx_kl"], line["diverged"]]
+
+
+def settings(rows: list[Row], factors: list[str]) -> str:
+    """A line for each cell with what differs between cells, and once what does not."""
+    vary, shared = varying_settings(rows, factors)
+    unique = list({row["cell"]: row for row in reversed(rows)}.values())[::-1]
+    lines = [
+        [(value, value) for value in (row["env"], variant_name(row, factors), *(row[name] for name in vary))]
+        for row in unique
+    ]
+    same = [[(name, name), (rows[0][name], str(rows[0][name]))] for name in shared]
+    return (
+        f"<details open>\n<summary>Settings that differ ({len(vary)})</summary>\n"
+        f"{table(['environment', 'variant', *vary], lines)}\n</details>\n"
+        f"<details>\n<summary>Settings that all runs share ({len(shared)})</summary>\n"
+        f"{table(['setting', 'value'], same)}\n</details>"
+    )
+
+
+def table(columns: list[str], lines: list[list[tuple[Any, Any]]]) -> str:
+    """Cells are pairs: what is shown, and what is sorted by. Numbers stand to the right."""
+    right = [all(is_number(line[place][1]) for line in lines) for place in range(len(columns))]
+    head = "".join(
+        f'<th scope="col"{" class=number" if numeric else ""}><button type="button">{escape(name)}</button></th>'
+        for name, numeric in zip(columns, right, strict=True)
+    )
+    body = "\n".join("<tr>" + "".join(cell(*pair) for pair in line) + "</tr>" for line in lines)
+    return (
+        '<div class="scroll" tabindex="0"><table class="sortable">\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
+    )
+
+
+def cell(shown: Any, key: Any) -> str:
+    text = "-" if shown is None else f"{shown:.6g}" if isinstance(shown, float) else str(shown)
+    sort = "" if key is None else escape(str(key))
+    return f'<td{" class=number" if is_number(key) else ""} data-sort="{sort}">{escape(text)}</td>'
+
+
+def is_number(key: Any) -> bool:
+    """Or nothing, which stands where a number would."""
+    return key is None or (isinstance(key, int | float) and not isinstance(key, bool))
+
+
+def duration(seconds: float) -> str:
+    """`48 s`, `2 min 5 s`, `3 h 4 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def amount(number: float) -> str:
+    """`11.2M`."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:g}"
