@@ -22,7 +22,7 @@ def make_report(path: Path) -> dict[str, Any]:
         raise RunError(f"{str(path)!r} has no finished part yet: run the study again to go on.")
     finished, wanted = len({row["cell"] for row in rows}), results.about["cells"]
     verdict = (
-        study.verdict(rows)
+        study.verdict(rows) + study.reading(rows, results.measured())
         if finished == wanted
         else [f"{finished} of {wanted} settings are finished: run the study again to go on, then there is a verdict."]
     )
