@@ -20,7 +20,7 @@ def grid(scale: str) -> Grid:
             config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")
             for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
-    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:

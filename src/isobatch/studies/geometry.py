@@ -24,7 +24,7 @@ def grid(scale: str) -> Grid:
         config = base("ppo-ewma", env, scale)
         for envs, steps in SHAPES[scale]:
             cells.append(Cell(at_shape(config, envs, steps), {"shape": f"{envs} x {steps}"}))
-    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def at_shape(config: Config, envs: int, steps: int) -> Config:
