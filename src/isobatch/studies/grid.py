@@ -95,6 +95,8 @@ class Study:
     """Factors of the cells that are part of every picture."""
     ladder: str = ""
     """Factor that divides the batch, where `everywhere` is its first rung: draws the gap from there to the last one."""
+    surface: tuple[str, str] | None = None
+    """Two factors: the scores of all their pairs are drawn as a surface."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalisation` does not know."""
     laboratory: Callable[[str], list[Measurement]] = lambda preset: []

@@ -84,4 +84,5 @@ STUDY = Study(
     grid,
     verdict,
     pictures="center_of_mass",
+    surface=("center_of_mass", "kl_coef"),
 )
