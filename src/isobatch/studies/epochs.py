@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.rescaling import rescale
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
+from isobatch.studies.scales import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores
 
 EPOCHS = (1, 4)
@@ -14,7 +14,7 @@ DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
+    for env in environments(scale, *CLASSIC):
         small = UNDER_CRITICAL.get(env)
         for epochs in EPOCHS:
             config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")

@@ -11,7 +11,7 @@ import numpy as np
 
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
 from isobatch.studies.scores import MEAN, levels, number, scores, select
 from isobatch.studies.statistics import contrast
 
@@ -21,11 +21,10 @@ COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0),
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
+    for env in environments(scale, *CLASSIC):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl")
-        fewer = "quick" if env.endswith("MinAtar") else scale
-        for center in CENTERS[fewer]:
-            for coefficient in COEFFICIENTS[fewer]:
+        for center in CENTERS[scale]:
+            for coefficient in COEFFICIENTS[scale]:
                 settings = config.replace(beta_prox=1 - 1 / (1 + center), kl_coef=coefficient)
                 cells.append(Cell(settings, {"center_of_mass": center, "kl_coef": coefficient}))
     return Grid(cells, SEEDS[scale])
