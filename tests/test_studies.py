@@ -321,9 +321,8 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "is 0.4" in sentence("invariance", {"divisor": 64}, gap)
     assert "smallest: -0.39" in sentence("invariance", {"divisor": 64}, "All rules, normalised final return,")
     stands = sentence("invariance", {"rules": "no Adam rule"}, "Of 13 tests")
-    assert "at 5.0% 2 stand (At c = 64, no Adam rule" in stands
-    assert "and at 0.1% 2 stand (At c = 64, no Adam rule" in stands
-    assert "at 5.0% 0 stand, and at 0.1% 0 stand." in sentence("invariance", None, "Of 13 tests")
+    assert "these stand at the paper's 0.1%: 2 (At c = 64, no Adam rule" in stands
+    assert "at the paper's 0.1%: 0; and at 5 % besides: 0." in sentence("invariance", None, "Of 13 tests")
     decoupled = {"treatment": "decoupled", "staleness": 8}
     assert "which is above 0" in sentence("staleness", decoupled, "Staleness 8: decoupled less recent")
     assert "cannot be told" in sentence("staleness", decoupled, "Staleness 4: decoupled less recent")
