@@ -20,6 +20,8 @@ from isobatch.envs.spaces import Box
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic, Policy
 
+OBS_EPS = 1e-8  # added to the standard deviation that observations are divided by
+
 
 class EnvCarry(eqx.Module):
     """Where the environments stand between two rollouts."""
@@ -174,7 +176,7 @@ def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Calla
     """From raw observations to what the networks see."""
     if moments is None:
         return lambda obs: obs
-    return lambda obs: jnp.clip(moments.normalize(obs.astype(float), 1e-8), -clip, clip)
+    return lambda obs: jnp.clip(moments.normalize(obs.astype(float), OBS_EPS), -clip, clip)
 
 
 def _value_truncated(

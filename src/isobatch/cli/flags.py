@@ -88,6 +88,12 @@ def add_config(parser: Parser) -> None:
     add_dataclass(parser, "hyperparameters", Hypers)
 
 
+def add_policy(parser: Parser) -> None:
+    """Which of the policies that a run trained."""
+    parser.add_argument("--checkpoint", default="newest", metavar="WHICH", help="newest, best or an iteration")
+    parser.add_argument("--policy-seed", metavar="N", help="one of the run's seeds; default: the first")
+
+
 def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
     """The fields of these dataclasses that were set by a flag."""
     names = {field.name for owner in owners for field in dataclasses.fields(owner)}
