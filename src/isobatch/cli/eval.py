@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError
 from isobatch.parsing import parse_value
+
+if TYPE_CHECKING:
+    from isobatch.loading import LoadedRun
 
 
 def add_flags(parser: Parser) -> None:
@@ -19,18 +23,25 @@ def add_flags(parser: Parser) -> None:
     )
     parser.add_argument("--checkpoint", default="newest", metavar="WHICH", help="newest, best or an iteration")
     parser.add_argument("--seed", default="0", metavar="N", help="seed of the episodes")
+    parser.add_argument("--video", type=Path, metavar="FILE", help="also film episodes: .gif, or .mp4 (extra: video)")
+    parser.add_argument("--video-episodes", default="1", metavar="N", help="episodes to film (default 1)")
+    parser.add_argument("--policy-seed", metavar="N", help="the run's seed to film; default: the first")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
-    if episodes < 1:
-        raise UsageError(f"episodes={episodes} must be at least 1.")
+    filmed = parse_value("video_episodes", args.video_episodes, int)
+    for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
+        if value < least:
+            raise UsageError(f"{name}={value} must be at least {least}.")
     from isobatch.evaluation import evaluate
     from isobatch.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
+    film = prepare_film(args, loaded, filmed, seed)
     returns, lengths = evaluate(loaded.config, loaded.states, episodes, not args.sampled, seed)
+    video = film()
     how = "sampled" if args.sampled else "most likely"
     if args.json:
         console.print_json(
@@ -46,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 "return_std": returns.std(axis=1),
                 "length_mean": lengths.mean(axis=1),
             }
+            | ({"video": video} if video else {})
         )
         return 0
     rows = [
@@ -56,4 +68,30 @@ def run(args: argparse.Namespace) -> int:
         f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, {episodes} episodes"
     )
     console.out.print(console.table(title, ["seed", "return", "std", "min", "max", "length"], rows))
+    if video:
+        shown = ", ".join(console.number(value) for value in video["returns"])
+        console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})", markup=False)
     return 0
+
+
+def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Any:
+    """A function that films and says what; everything that can be wrong is checked before it is called."""
+    if args.video is None:
+        return lambda: None
+    from isobatch.agent import Agent, learned_of
+    from isobatch.rendering.scenes import frames, open_scene
+    from isobatch.rendering.video import check_video, record
+
+    check_video(args.video)
+    learned = learned_of(loaded, parse_value("policy_seed", args.policy_seed, int | None))
+    scene = open_scene(loaded.config)
+
+    def film() -> dict[str, Any]:
+        played = frames(scene, Agent(learned), episodes, not args.sampled, seed)
+        try:
+            returns = record(args.video, played, loaded.config.env)
+        finally:
+            scene.close()
+        return {"file": str(args.video), "policy_seed": learned.seed, "returns": returns}
+
+    return film
