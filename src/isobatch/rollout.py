@@ -52,6 +52,8 @@ class Segment(eqx.Module):
     value: Float[Array, "T N"]
     next_value: Float[Array, "T N"]
     time_limit: int = eqx.field(static=True)  # of the environment's episodes
+    # Rows that are steps. The others fill the place of a reset, and nothing may be learned from them; None: all are.
+    valid: Bool[Array, "T N"] | None = None
 
 
 def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
@@ -156,7 +158,9 @@ def judge(
     )
 
 
-def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
+def complete_episodes(
+    done: Bool[Array, "T N"], time_limit: int, valid: Bool[Array, "T N"] | None = None
+) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
     """For each step of rows that began with a reset: the length of its episode, and whether to use it.
 
     Used are the episodes that began early enough to end within the row at any length, so that the choice does
@@ -164,10 +168,12 @@ def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[
     """
     steps = done.shape[0]
     time = jnp.arange(steps)[:, None]
-    begins = jnp.concatenate([jnp.ones_like(done[:1]), done[:-1]])
+    over = done if valid is None else ~valid  # an episode begins after the row that fills in for its reset
+    begins = jnp.concatenate([jnp.ones_like(done[:1]), over[:-1]])
     first = jax.lax.cummax(jnp.where(begins, time, 0))
     last = jax.lax.cummin(jnp.where(done, time, steps - 1), reverse=True)
-    return (last - first + 1).astype(jnp.result_type(float)), first + time_limit <= steps
+    used = first + time_limit <= steps
+    return (last - first + 1).astype(jnp.result_type(float)), used if valid is None else used & valid
 
 
 def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Callable[[Array], Array]:

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from isobatch.config import Config, Hypers
 from isobatch.envs.interface import Environment
@@ -38,6 +38,21 @@ class Phase(eqx.Module):
 
     obs: Array  # [N_pi, T, N, ...]
     target: Float[Array, "P T N"]
+    valid: Bool[Array, "P T N"] | None = None  # as in `Segment`
+
+    def store(self, slot: Int[Array, ""], segment: Segment, target: Float[Array, "T N"]) -> Phase:
+        """With one iteration more, in place number `slot`."""
+        valid = None if self.valid is None else self.valid.at[slot].set(segment.valid)
+        return Phase(self.obs.at[slot].set(segment.obs), self.target.at[slot].set(target), valid)
+
+
+class Learning(eqx.Module):
+    """What changes by learning from a rollout, as opposed to collecting it."""
+
+    learner: Learner
+    reward_scale: RewardScale | None
+    advantage_moments: Moments
+    phase: Phase | None
 
 
 class TrainState(eqx.Module):
@@ -54,6 +69,10 @@ class TrainState(eqx.Module):
     phase: Phase | None
     key: Key[Array, ""]
     iteration: Int[Array, ""]
+
+    @property
+    def learning(self) -> Learning:
+        return Learning(self.learner, self.reward_scale, self.advantage_moments, self.phase)
 
 
 def initial_state(config: Config, env: Environment, seed: int) -> TrainState:
