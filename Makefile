@@ -1,6 +1,7 @@
 # make demo   set up and see what it is about     make test   set up, lint, types and tests
 # make check  lint and types only                 make bench  speed against other libraries
 # make bench-gradients  speed and memory of the inner products of gradients
+# make setup-envpool    the environments of EnvPool: the extra, and Qt for Procgen
 # make clean  remove everything that was made
 
 VENV   := .venv
@@ -9,7 +10,7 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench bench-gradients peers setup clean
+.PHONY: demo test check format bench bench-gradients peers setup setup-envpool clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -36,6 +37,13 @@ bench-gradients: $(VENV)/.core
 peers: $(PEERS)/.done
 
 setup: $(VENV)/.dev
+
+# Procgen needs a library of Debian's, which only root can install.
+setup-envpool: $(VENV)/.core
+	$(PYTHON) $(PIP) -c constraints.txt -e '.[envpool]'
+	@ldconfig -p | grep -q libQt5Gui.so.5 || \
+	  { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q --no-install-recommends libqt5gui5; } || \
+	  { echo "Procgen needs Qt, and installing it needs root: sudo apt-get install libqt5gui5"; exit 1; }
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)

@@ -17,8 +17,11 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from isobatch.distributions import Distribution
 from isobatch.envs.interface import Environment, Step
 from isobatch.envs.spaces import Box
+from isobatch.hosts.interface import HostEnvironment
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic, Policy
+
+AT_ONCE = 2**25  # numbers in the observations of a rollout that are valued in one pass
 
 
 class EnvCarry(eqx.Module):
@@ -142,7 +145,7 @@ def judge(
     """The steps with the values of their states, and of those they led to."""
     obs, after = see(steps.raw_obs), steps.after
     # Values of all states in one large pass instead of T small ones.
-    values = networks.value(jnp.concatenate([obs, see(last.obs)[None]]))
+    values = values_of(networks, jnp.concatenate([obs, see(last.obs)[None]]))
     next_value = _value_truncated(networks, see, after.obs, after.truncated & ~after.terminated, values[1:])
     return Segment(
         obs=obs,
@@ -156,6 +159,13 @@ def judge(
         next_value=next_value,
         time_limit=env.max_steps,
     )
+
+
+def values_of(networks: ActorCritic, obs: Array) -> Float[Array, "T N"]:
+    """Values of observations [T, N, ...] at once; of large images step by step, to bound the memory."""
+    if obs[0].size * obs.shape[0] < AT_ONCE:
+        return networks.value(obs)
+    return jax.lax.map(networks.value, obs)
 
 
 def complete_episodes(
@@ -209,12 +219,14 @@ def _value_truncated(
     return flat.reshape(truncated.shape)
 
 
-def clip_to_bounds(action: Array, env: Environment) -> Array:
+def clip_to_bounds(action: Array, env: Environment | HostEnvironment) -> Array:
     """Actions as the environment takes them."""
     space = env.action_space
     if not isinstance(space, Box):
         return action
     low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    if space.rescaled:
+        action = low + (action + 1) / 2 * (high - low)
     return jnp.clip(action, low, high).reshape(-1, *space.shape)
 
 
