@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
-from isobatch.parsing import parse_value
+from isobatch.parsing import JsonMapping, parse_value
 from isobatch.presets import STALE_OBJECTIVES, preset
 
 
@@ -152,4 +152,6 @@ def _shown(default: Any) -> str:
 def _metavar(kind: Any) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "{" + ",".join(typing.get_args(kind)) + "}"
-    return {int: "N", float: "X", str: "NAME"}.get(kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N")
+    return {int: "N", float: "X", str: "NAME", JsonMapping: "MAPPING"}.get(
+        kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N"
+    )
