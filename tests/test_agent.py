@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import equinox as eqx
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,7 +83,6 @@ def test_one_compilation_for_a_size(runs: Runs) -> None:
 
 
 def test_an_episode_of_gymnasium(runs: Runs) -> None:
-    gymnasium = pytest.importorskip("gymnasium")
     agent, env = ib.load_agent(runs("CartPole-v1")), gymnasium.make("CartPole-v1")
     obs, _ = env.reset(seed=0)
     over, steps = False, 0
@@ -90,6 +90,50 @@ def test_an_episode_of_gymnasium(runs: Runs) -> None:
         obs, _, terminated, truncated, _ = env.step(agent.predict(obs, deterministic=True)[0])
         over, steps = terminated or truncated, steps + 1
     assert steps >= 8
+
+
+ACTIONS = {
+    "discrete": ((), {5, 6}),
+    "multi-discrete": ((2,), {0, 1, 2}),
+    "multi-binary": ((3,), {0, 1}),
+    "box": ((2,), None),
+}
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+def test_actions_are_those_that_gymnasium_takes(kind: str, runs: Runs) -> None:
+    """Of their dtype, from their first number on, and within bounds: the environment asserts as much."""
+    env = gymnasium.make("host_envs:Clock-v0", actions=kind)
+    agent = ib.load_agent(runs("host_envs:Clock-v0", env_kwargs=f"{{actions: {kind}}}"))
+    obs, _ = env.reset(seed=0)
+    over, taken = False, set()
+    while not over:
+        action, _ = agent.predict(obs)
+        obs, _, terminated, truncated, _ = env.step(action)
+        over, taken = terminated or truncated, taken | set(np.ravel(action).tolist())
+    shape, allowed = ACTIONS[kind]
+    assert action.shape == shape
+    assert allowed is None or taken <= allowed
+    many, _ = agent.predict(np.stack([obs] * 3))
+    assert many.shape == (3, *shape)
+
+
+def test_observations_of_many_parts(runs: Runs) -> None:
+    """A dictionary as the environment shows it, or a batch of them; both are flattened as in training."""
+    env = gymnasium.make("host_envs:Parts-v0")
+    agent = ib.load_agent(runs("host_envs:Parts-v0"))
+    shown = [env.observation_space.sample() for _ in range(3)]
+    many = {
+        "a": np.stack([o["a"] for o in shown]),
+        "b": np.stack([o["b"] for o in shown]),
+        "c": tuple(np.stack([o["c"][i] for o in shown]) for i in range(2)),
+    }
+    actions, _ = agent.predict(many, deterministic=True)
+    assert actions.shape == (3,)
+    assert [int(agent.predict(o, deterministic=True)[0]) for o in shown] == actions.tolist()
+    for bad in (many["a"], {"a": many["a"]}, shown[0] | {"b": 9}):
+        with pytest.raises(ib.UsageError, match=r"observation does not fit: use one of Dict\("):
+            agent.predict(bad)
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,11 @@ from isobatch.envs import make_env
 from isobatch.evaluation import evaluate
 from isobatch.loading import load_run
 from isobatch.rendering.canvas import CHALK, INK, NIGHT, PAPER, RED, WOOD, Canvas, captioned, fit, resized
+from isobatch.rendering.jax_scenes import PAINTINGS
 from isobatch.rendering.minatar import GAMES, GRID, board
 from isobatch.rendering.playing import PAUSE, watch
-from isobatch.rendering.scenes import PAINTINGS, Frame, frames, open_scene
+from isobatch.rendering.scenes import Frame, frames
+from isobatch.rendering.stage import open_scene
 from isobatch.rendering.terminal import Blocks, terminal, view
 from isobatch.rendering.video import find_ffmpeg
 
@@ -250,7 +252,11 @@ def test_play(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_window(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    assert main(["play", str(runs("CartPole-v1")), "--episodes", "1", "--speed", "50", "--window"]) == 0
+    words = ["play", str(runs("CartPole-v1")), "--episodes", "1", "--speed", "50", "--window"]
+    assert main(words) == 2
+    assert "--window needs a display, and there is none" in capsys.readouterr().err
+    monkeypatch.setattr("isobatch.rendering.window.UNSEEN", ())
+    assert main(words) == 0
     assert "ppo on CartPole-v1, seed 0" in capsys.readouterr().out
 
 
@@ -277,7 +283,7 @@ def test_bad_requests(words: str, complaint: str, runs: Runs, capsys: pytest.Cap
 @pytest.mark.parametrize("command", ["play RUN", "eval RUN --video film.gif"])
 def test_what_cannot_be_drawn(command: str, runs: Runs, capsys: pytest.CaptureFixture) -> None:
     assert main(command.replace("RUN", str(runs("Probe-Delay"))).split()) == 2
-    assert "env='Probe-Delay' cannot be drawn: use a run on CartPole-v1, " in capsys.readouterr().err
+    assert "env='Probe-Delay' cannot be drawn: of those written in JAX, CartPole-v1, " in capsys.readouterr().err
 
 
 def test_missing_packages_are_named(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -16,10 +16,12 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from isobatch.config import Config
-from isobatch.envs import make_env
+from isobatch.envs import env_of, is_host
 from isobatch.envs.interface import Environment
 from isobatch.envs.spaces import Box
 from isobatch.errors import UsageError
+from isobatch.hosts.interface import HostEnvironment
+from isobatch.hosts.spaces import batched
 from isobatch.loading import LoadedRun, load_run
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic
@@ -43,7 +45,7 @@ class Agent:
 
     def __init__(self, learned: Learned, seed: int = 0) -> None:
         self.learned = learned
-        self.env = make_env(learned.config.env)
+        self.env = env_of(learned.config)
         self._policy = (learned.networks.policy, learned.obs_moments)
         self.set_random_seed(seed)
 
@@ -66,16 +68,31 @@ class Agent:
 
         Sampled, or with `deterministic` the most likely one. Compiled on the first call for each size of batch.
         """
-        obs = checked_observations(self.env, observation)
+        obs = checked_observations(self.env, flat_observations(self.env, observation))
         single = obs.ndim == len(self.env.obs_shape)
         batch = obs[None] if single else obs
         found = np.asarray(self._act(self._policy, batch, self._key, np.uint32(self._calls), bool(deterministic)))
         self._calls += 1
-        actions = found if isinstance(self.env.action_space, Box) else found.astype(np.int64)
+        if is_host(self.env):
+            actions = self.env.actions.convert(found)
+        else:
+            actions = found if isinstance(self.env.action_space, Box) else found.astype(np.int64)
         return (actions[0, ...] if single else actions), state
 
 
-def checked_observations(env: Environment, observation: Any) -> np.ndarray:
+def flat_observations(env: Environment | HostEnvironment, observation: Any) -> Any:
+    """What an environment outside JAX shows, as one array: it may be a number, a dictionary or a tuple."""
+    if not isinstance(env, HostEnvironment) or env.observations.is_box:
+        return observation
+    try:
+        single = env.observations.is_single(observation)
+        flat = env.observations.convert(batched(observation) if single else observation)
+    except (LookupError, TypeError, ValueError):
+        raise UsageError(f"observation does not fit: use one of {env.observations.space}, or a batch.") from None
+    return flat[0] if single else flat
+
+
+def checked_observations(env: Environment | HostEnvironment, observation: Any) -> np.ndarray:
     """One observation or a batch of them, as the environment stores them; or a sentence about what is wrong."""
     obs, shape = np.asarray(observation), env.obs_shape
     if obs.shape != shape and obs.shape[1:] != shape:

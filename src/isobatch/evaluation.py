@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from jaxtyping import Array, Key
 from isobatch.config import Config
 from isobatch.envs import env_of, is_host
 from isobatch.envs.interface import Environment
-from isobatch.errors import RunError
+from isobatch.errors import RunError, UsageError
 from isobatch.hosts.halves import Half
 from isobatch.hosts.interface import FaultError, HostEnvironment
 from isobatch.hosts.rollout import replaced
@@ -37,6 +38,17 @@ def evaluate(
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(states)
     return np.asarray(returns), np.asarray(lengths)
+
+
+def held_out(config: Config) -> Config:
+    """The same environment with all its levels, where a run was trained on some of them (Procgen's `num_levels`)."""
+    kwargs = json.loads(config.env_kwargs)
+    if not kwargs.get("num_levels"):
+        raise UsageError(
+            f"--held-out needs a run trained on some levels, and env_kwargs={config.env_kwargs} of this one names "
+            "no num_levels: train with, for example, --env-kwargs '{num_levels: 200}'."
+        )
+    return config.replace(env_kwargs=kwargs | {"num_levels": 0, "start_level": 0})
 
 
 def play_outside(

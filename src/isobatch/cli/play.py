@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.agent import Agent, learned_of
     from isobatch.loading import load_run
     from isobatch.rendering.playing import watch
-    from isobatch.rendering.scenes import frames, open_scene
+    from isobatch.rendering.scenes import frames
+    from isobatch.rendering.stage import open_scene
     from isobatch.rendering.terminal import terminal
     from isobatch.rendering.window import window
 

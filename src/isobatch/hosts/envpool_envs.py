@@ -58,31 +58,31 @@ class EnvPoolEnvironment:
     in_parallel = True
 
     def __init__(self, env_id: str, settings: Settings) -> None:
-        self.env_id, self._kwargs = env_id, json.loads(settings.kwargs)
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
         envpool = imported()
         if env_id not in envpool.list_all_envs():
             known = near_matches(env_id, envpool.list_all_envs())
             raise UsageError(f"env='envpool/{env_id}' is unknown{known or '; `isobatch envs` lists the ids.'}")
 
         def make() -> Any:
-            spec = envpool.make_spec(env_id, **self._kwargs)
+            spec = envpool.make_spec(env_id, **self.kwargs)
             return spec, spec.gymnasium_observation_space, spec.gymnasium_action_space
 
-        spec, seen, done = quietly(make, env_id, self._kwargs)
-        self._observations = Observations(env_id, seen)
-        self._actions = Actions(env_id, done, settings.rescale_actions)
-        self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
-        self.action_space = self._actions.space
+        spec, seen, done = quietly(make, env_id, self.kwargs)
+        self.observations = Observations(env_id, seen)
+        self.actions = Actions(env_id, done, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
         limit = int(spec.config.max_episode_steps)
         self.max_steps = 0 if limit >= NO_LIMIT else limit
 
     def open(self, seeds: list[int]) -> EnvPoolVector:
         def make() -> Any:
-            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **self._kwargs)
+            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **self.kwargs)
             return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
 
-        pool, _ = quietly(make, self.env_id, self._kwargs)
-        return EnvPoolVector(pool, self._observations, self._actions)
+        pool, _ = quietly(make, self.env_id, self.kwargs)
+        return EnvPoolVector(pool, self.observations, self.actions)
 
 
 class EnvPoolVector:

@@ -14,7 +14,7 @@ from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError
 from isobatch.hosts.guard import GuardError, make_one
 from isobatch.hosts.interface import FaultError, Moved
-from isobatch.hosts.spaces import Actions, Observations
+from isobatch.hosts.spaces import Actions, Observations, batched
 
 MODES = {
     "disabled": AutoresetMode.DISABLED,
@@ -38,14 +38,14 @@ class GymnasiumEnvironment:
     """What an environment looks like, found out by making one; and vectors of it."""
 
     def __init__(self, env_id: str, settings: Settings) -> None:
-        self.env_id, self._kwargs = env_id, json.loads(settings.kwargs)
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
         self._async = settings.vectorization == "async"
         self.autoreset = settings.autoreset
-        one = made(env_id, self._kwargs)
-        self._observations = Observations(env_id, one.observation_space)
-        self._actions = Actions(env_id, one.action_space, settings.rescale_actions)
-        self.obs_shape, self.obs_dtype = self._observations.shape, self._observations.dtype
-        self.action_space = self._actions.space
+        one = made(env_id, self.kwargs)
+        self.observations = Observations(env_id, one.observation_space)
+        self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
         self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
         one.close()
 
@@ -59,7 +59,7 @@ class GymnasiumEnvironment:
 
     def open(self, seeds: list[int]) -> GymnasiumVector:
         running = [0]
-        makers = [partial(make_one, self.env_id, self._kwargs, place, running) for place in range(len(seeds))]
+        makers = [partial(make_one, self.env_id, self.kwargs, place, running) for place in range(len(seeds))]
         mode = MODES[self.autoreset]
         gymnasium.logger.min_level = gymnasium.logger.ERROR + 10  # it prints the tracebacks of its workers
         try:
@@ -71,7 +71,7 @@ class GymnasiumEnvironment:
             )
         except Exception as error:
             raise FaultError(f"could not be made ({type(error).__name__}: {first_line(error)})") from None
-        return GymnasiumVector(vector, running, self._observations, self._actions)
+        return GymnasiumVector(vector, running, self.observations, self.actions)
 
 
 class GymnasiumVector:
@@ -111,8 +111,7 @@ class GymnasiumVector:
         if "final_obs" not in info:
             return {}
         ended = np.flatnonzero(info["_final_obs"])
-        batched = [_batched(info["final_obs"][i]) for i in ended]
-        return {int(i): self._observations.convert(obs)[0] for i, obs in zip(ended, batched, strict=True)}
+        return {int(i): self._observations.convert(batched(info["final_obs"][i]))[0] for i in ended}
 
     def suspects(self) -> list[int]:
         if not self._async:
@@ -136,15 +135,6 @@ class GymnasiumVector:
             self._vector.close(**({"terminate": True} if self._async else {}))
         except Exception:  # what cannot be closed goes with the process
             return
-
-
-def _batched(obs: Any) -> Any:
-    """One observation as a batch of one."""
-    if isinstance(obs, dict):
-        return {key: _batched(part) for key, part in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_batched(part) for part in obs)
-    return np.asarray(obs)[None]
 
 
 def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:

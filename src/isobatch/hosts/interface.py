@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from isobatch.envs.spaces import Space
 from isobatch.errors import RunError
+
+if TYPE_CHECKING:
+    from isobatch.hosts.spaces import Actions, Observations
 
 
 class Moved(NamedTuple):
@@ -41,6 +44,16 @@ class Vector(Protocol):
 @runtime_checkable
 class HostEnvironment(Protocol):
     """An environment that steps outside the compiled program."""
+
+    @property
+    def observations(self) -> Observations:
+        """From what it shows to one array."""
+        ...
+
+    @property
+    def actions(self) -> Actions:
+        """From actions of a policy to those it takes."""
+        ...
 
     @property
     def obs_shape(self) -> tuple[int, ...]: ...

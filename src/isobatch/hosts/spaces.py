@@ -27,6 +27,7 @@ class Observations:
     """From batched observations of a space to one array [M, *shape]."""
 
     def __init__(self, env_id: str, space: Any) -> None:
+        self.space = space
         self.shape: tuple[int, ...]
         self.dtype = "float32"
         if isinstance(space, gym.Box):
@@ -39,6 +40,28 @@ class Observations:
         parts = _parts(env_id, space, space)
         self.shape = (sum(size for size, _ in parts),)
         self.convert = lambda obs: np.concatenate([flat(obs) for _, flat in parts], axis=1, dtype=np.float32)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether it is one array as it comes."""
+        return isinstance(self.space, gym.Box)
+
+    def is_single(self, obs: Any) -> bool:
+        """Whether this is one observation, not a batch of them."""
+        space = self.space
+        while isinstance(space, gym.Dict | gym.Tuple):  # any part of it will tell
+            first: Any = next(iter(space.spaces)) if isinstance(space, gym.Dict) else 0
+            space, obs = space[first], obs[first]
+        return np.ndim(obs) == len(space.shape)
+
+
+def batched(obs: Any) -> Any:
+    """One observation as a batch of one."""
+    if isinstance(obs, dict):
+        return {key: batched(part) for key, part in obs.items()}
+    if isinstance(obs, tuple):
+        return tuple(batched(part) for part in obs)
+    return np.asarray(obs)[None]
 
 
 def _parts(env_id: str, space: Any, whole: Any) -> list[tuple[int, Convert]]:
