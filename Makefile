@@ -51,7 +51,7 @@ setup-browser:
 # Procgen needs a library of Debian's, which only root can install.
 setup-envpool: $(VENV)/.core
 	$(PYTHON) $(PIP) -c constraints.txt -e '.[envpool]'
-	@ldconfig -p | grep -q libQt5Gui.so.5 || \
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libQt5Gui.so.5")' 2>/dev/null || \
 	  { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q --no-install-recommends libqt5gui5; } || \
 	  { echo "Procgen needs Qt, and installing it needs root: sudo apt-get install libqt5gui5"; exit 1; }
 

@@ -138,7 +138,7 @@ def test_the_score_function_has_mean_zero(which):
     scores = jax.vmap(lambda a: jax.grad(lambda dist: dist.log_prob(a))(p))(actions)
     for leaf in jax.tree.leaves(scores):
         error = np.std(leaf, axis=0) / math.sqrt(40_000)
-        assert np.all(np.abs(np.mean(leaf, axis=0)) < 5 * error)
+        assert np.all(np.abs(np.mean(leaf, axis=0)) <= 5 * error)  # equal where there is no choice
 
 
 @EVERY

@@ -1,6 +1,7 @@
 """Environments that misbehave stop the run with one sentence and nothing is lost; runs that stopped are resumed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,14 @@ def test_what_an_environment_does_wrong_is_said_and_all_before_is_kept(
     assert (tmp_path / "run" / METRICS).read_text().splitlines()[-1].startswith("3,")
 
 
+def test_a_dead_process_costs_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", evil("die", vectorization=ASYNC))
+    said = process.communicate(timeout=200)[1].decode()
+    assert process.returncode == 1
+    assert "Traceback" not in said
+    assert "died: its process ended with code 3, at its step 29." in said.splitlines()[-1]
+
+
 def test_a_run_that_an_environment_stopped_is_resumed_bit_for_bit(tmp_path: Path) -> None:
     """The fault happens once. With two iterations a line the third one is a line of its own, and the fourth too."""
     done = tmp_path / "done"
@@ -118,6 +127,17 @@ def test_where_episodes_cannot_be_had_again_it_is_said(tmp_path: Path) -> None:
     said = killed_and_resumed(tmp_path / "run", config)
     assert "did not come back to where they stood and start new episodes" in said
     assert load_run(tmp_path / "run").iteration == 301
+
+
+def test_whole_episodes_are_resumed_bit_for_bit(tmp_path: Path) -> None:
+    """Every iteration begins with a reset: there is nothing to play again, and the seeds go on where they were."""
+    config = tiny("reinforce", "host_envs:Walk-v0", num_steps=40, total_timesteps=160 * 3)
+    train(config, run_dir=tmp_path / "undisturbed", checkpoint_interval=1)
+    shutil.copytree(tmp_path / "undisturbed", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "000000003")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "000000002")
+    train(config, run_dir=tmp_path / "run", checkpoint_interval=1, resume=True)
+    assert first_difference(tmp_path / "undisturbed", tmp_path / "run") is None
 
 
 def test_other_modes_say_at_start_what_resuming_means(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from isobatch.networks import make_networks
 from isobatch.presets import preset
 from isobatch.program import initial_states
 from isobatch.rollout import clip_to_bounds
+from isobatch.studies.grid import Cell
+from isobatch.studies.lanes import train_cells
 from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("hosts")
@@ -277,6 +279,17 @@ def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):
             # Rewards are clock + half of an action of 5 or 6.
             base = np.where(lengths == 3, 1 + 2 + 3, 1 + 2 + 3 + 4) + 2.5 * lengths
             assert np.all((returns >= base) & (returns <= base + 0.5 * lengths))
+
+
+def test_cells_of_a_study_are_lanes_outside_too():
+    """Two learning rates, two seeds: the first rollouts are the same, what is learned from them is not."""
+    configs = [tiny("ppo", "host_envs:Walk-v0", total_timesteps=32 * 4, learning_rate=rate) for rate in (1e-3, 1e-1)]
+    cells = [Cell(config, {"learning_rate": config.hypers.learning_rate}) for config in configs]
+    slow, fast = (outcome.table for outcome in train_cells(cells, [0, 1]))
+    assert slow["seed"].tolist() == [0, 1] * 4
+    first = slow["iteration"] == 1
+    np.testing.assert_array_equal(slow["charts/episodes"][first], fast["charts/episodes"][first])
+    assert np.all(slow["losses/entropy"][~first] != fast["losses/entropy"][~first])
 
 
 def test_what_environments_outside_cannot_do_is_refused():

@@ -150,7 +150,7 @@ class HostProgram:
         envs = jax.tree.map(np.asarray, states.envs)
         seeds = np.asarray(envs.state.run_seed)
         self.collector = Collector(self.env, self.config, seeds, time_limit, self.overlap)
-        if not self.collector.replays:
+        if not self.env.replays:
             say(
                 f"note: resuming a run of {self.config.env} starts new episodes; weights, optimiser, normalisers and "
                 "counters are exact."

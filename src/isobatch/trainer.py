@@ -64,6 +64,8 @@ class Result:
     @property
     def final_return(self) -> list[float | None]:
         """One number a seed: mean return of the episodes that ended in the last tenth of the steps."""
+        if not self.metrics:  # interrupted before the first line
+            return [None] * self.options.num_seeds
         return final_returns(self.metrics, self.config.env_steps)
 
     def to_json(self) -> dict[str, Any]:

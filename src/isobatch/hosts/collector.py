@@ -40,7 +40,7 @@ class Collector:
         self, env: HostEnvironment, config: Config, seeds: np.ndarray, time_limit: float, overlap: bool = True
     ) -> None:
         self.env, self.config, self.seeds = env, config, seeds
-        self.replays = env.replays and not config.complete_episodes
+        self._replays = env.replays and not config.complete_episodes  # which begin each iteration with a reset
         self._time_limit, self._overlap = time_limit, overlap
         self._halves: list[Half] = []
         self._step = 0  # of the run, and of each environment
@@ -50,7 +50,7 @@ class Collector:
     def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
         """Start the environments where `carry` says they stood, or in new episodes where that cannot be."""
         self._step = iteration * self.config.num_steps
-        if not self.replays:
+        if not self.env.replays:
             carry = new_episodes(carry, np.zeros_like(carry.counts) | (iteration > 0))
             # Its resets draw from the environment's own generator: a resumed run must not draw the same again.
             carry = replaced(carry, state=replaced(carry.state, episode=np.full_like(carry.state.episode, iteration)))
@@ -61,7 +61,7 @@ class Collector:
         for columns in columns_of(self.env, self.config.num_envs):
             self._halves.append(Half.open(self.env, columns, self.seeds, carry.state.episode))
             beat()
-        if not (iteration and self.replays):
+        if not (iteration and self._replays):
             return carry
         lost = ~replay(carry, self._halves, beat)
         if lost.any():
@@ -148,7 +148,7 @@ class Collector:
             final_value=buffers.final_values(actor.value),
         )
         done = buffers.terminated | buffers.truncated
-        actions = remembered(carry, sent, done) if self.replays else carry.state.actions
+        actions = remembered(carry, sent, done) if self._replays else carry.state.actions
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
 

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
 
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError
@@ -132,9 +133,11 @@ class GymnasiumVector:
 
     def close(self) -> None:
         try:
+            if self._async:
+                self._vector._state = AsyncState.DEFAULT  # or it would wait for the dead
             self._vector.close(**({"terminate": True} if self._async else {}))
-        except Exception:  # what cannot be closed goes with the process
-            return
+        except Exception:  # what cannot be closed goes with the process, silently
+            self._vector.closed = True
 
 
 def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
