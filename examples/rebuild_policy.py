@@ -154,7 +154,7 @@ def main(path: str) -> None:
     output = forward(description["policy"]["layers"], tensors, obs)
     value = forward(description["value"]["layers"], tensors, obs)[:, 0]
     print(f"{description['algo']} on {description['env']}, {sum(t.size for t in tensors.values()):,} numbers")
-    print(f"NumPy    actions {act(description, tensors, obs).tolist()}  values {np.round(value, 3).tolist()}")
+    print(f"NumPy    actions {act(description, tensors, obs).tolist()}  values {[round(float(v), 2) for v in value]}")
     try:
         import torch
     except ImportError:

@@ -11,7 +11,7 @@ from isobatch.studies.engine import parts_of
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.normalisation import range_of
 from isobatch.studies.rows import CURVES, Diverged, Outcome, rows_of_cell
-from isobatch.studies.scores import FINAL, compare
+from isobatch.studies.scores import FINAL, Question, answers
 from isobatch.studies.store import Results
 
 ENVS = ("CartPole-v1", "Acrobot-v1", "Breakout-MinAtar")
@@ -35,7 +35,7 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     small, large = {"divisor": 16, "rules": ALL}, {"divisor": 1}
-    return [compare("The smallest batch less the largest", rows, FINAL, small, large)]
+    return answers(rows, [Question("The smallest batch less the largest", FINAL, small, large)])
 
 
 STUDY = Study(

@@ -64,9 +64,13 @@ class RunDirectory:
             ) from None
         return cls(path)
 
+    @staticmethod
+    def holds_run(path: Path) -> bool:
+        return (path / CONFIG).is_file() and (path / ABOUT).is_file()
+
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        if not (path / CONFIG).is_file() or not (path / ABOUT).is_file():
+        if not cls.holds_run(path):
             raise UsageError(f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {ABOUT}; check the path.")
         return cls(path)
 

@@ -7,7 +7,7 @@ from typing import Any
 from isobatch.rescaling import rescale
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
 from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
@@ -22,13 +22,12 @@ RULES: dict[str, dict[str, Any]] = {
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
+    for env in environments(scale, *CLASSIC):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl", advantage_norm="ewma")
         cells.append(Cell(config, {"adam_rule": NOTHING, "divisor": 1}))
-        divisors = (1, 64) if env.endswith("MinAtar") else DIVISORS[scale]
         cells += [
             Cell(rescale(config, factor=divisor, **choice).after, {"adam_rule": name, "divisor": divisor})
-            for divisor in divisors[1:]
+            for divisor in DIVISORS[scale][1:]
             for name, choice in RULES.items()
         ]
     return Grid(cells, SEEDS[scale])

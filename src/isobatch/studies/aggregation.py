@@ -21,7 +21,7 @@ SIZES = {
 WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
 STEPS = {
     "quick": {"CartPole-v1": 800_000},
-    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000, "Breakout-MinAtar": 800_000},
+    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000, "Breakout-MinAtar": 480_000},
 }
 
 

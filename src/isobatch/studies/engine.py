@@ -9,11 +9,13 @@ from pathlib import Path
 from isobatch.config import Config
 from isobatch.errors import UsageError
 from isobatch.studies.grid import Cell, Grid, Study, check_preset
+from isobatch.studies.laboratory import measure
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.rows import rows_of_cell
 from isobatch.studies.store import Results
 
 LANES = 64  # cells x seeds that are trained at once
+LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
 Watch = Callable[[str, float], None]
 
 
@@ -36,7 +38,7 @@ def run_study(
     grid = study.grid(preset)
     results = Results.begin(out, study.name, preset, grid)
     parts = parts_of(grid)
-    total = sum(work(cells, grid) for cells in parts)
+    total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(preset) else 1)
     done = 0.0
     for place, cells in enumerate(parts, 1):
         share = work(cells, grid) / total
@@ -58,8 +60,25 @@ def run_study(
             results.collect(parts)
         done += share
     results.collect(parts)
+    measure_policies(study, preset, results, watch)
     watch("done", 1.0)
     return results
+
+
+def measure_policies(study: Study, preset: str, results: Results, watch: Watch) -> None:
+    """What the laboratory adds, if it has not been measured yet."""
+    wanted = study.laboratory(preset)
+    if not wanted or results.measured():
+        return
+    rows = []
+    for place, measurement in enumerate(wanted):
+        env = measurement.config.env
+
+        def inner(part: float, label: str = f"laboratory: {env}", place: int = place) -> None:
+            watch(label, 1 - LABORATORY_SHARE * (1 - (place + part) / len(wanted)))
+
+        rows += measure(measurement, results.path / "laboratory" / env, inner)
+    results.save_measured(rows)
 
 
 def parts_of(grid: Grid) -> list[list[Cell]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.rescaling import rescale
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
+from isobatch.studies.scales import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores
 
 EPOCHS = (1, 4)
@@ -14,13 +14,13 @@ DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
+    for env in environments(scale, *CLASSIC):
         small = UNDER_CRITICAL.get(env)
         for epochs in EPOCHS:
             config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")
             for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
-    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -20,7 +20,7 @@ def grid(scale: str) -> Grid:
             phases = PPG | whole_phases(env, scale) if algo.startswith("ppg") else {}
             config = base(algo, env, scale, sizes | phases)
             cells.append(Cell(config, {"algo": algo}))
-    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def whole_phases(env: str, scale: str) -> dict[str, int]:

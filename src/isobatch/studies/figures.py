@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from isobatch.errors import RunError, UsageError
 from isobatch.metrics import RETURN, Table
 from isobatch.plots import COLORS, new_figure, save_figure
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN
+from isobatch.studies.scores import FINAL, MEAN, levels, scores
 from isobatch.studies.summary import by_variant
 from isobatch.studies.views import Gaps, gaps_of, seed_lines, views_of
 
@@ -19,8 +20,10 @@ ENDINGS = (".png", ".svg")
 PANEL = (4.6, 3.6)  # inches
 
 
-def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], out: Path) -> list[Path]:
-    """All pictures of the cells that are there."""
+def draw_study(
+    study: Study, rows: list[Row], measured: list[Row], curves: dict[str, Table], factors: list[str], out: Path
+) -> list[Path]:
+    """All pictures of the cells that are there, and of what the laboratory measured."""
     made = []
     for view in views_of(study, rows, factors):
         title = f"{study.name}: {view.title}" if view.title else study.name
@@ -29,6 +32,10 @@ def draw_study(study: Study, rows: list[Row], curves: dict[str, Table], factors:
     found = gaps_of(study, rows)
     if found:
         made += save(draw_gaps(found, study.name), out / "gaps")
+    if study.surface:
+        made += save(draw_surface(rows, study.surface, study.name), out / "surface")
+    if len({(row["num_envs"], row["num_steps"]) for row in measured}) > 1:
+        made += save(draw_variance(measured, study.name), out / "variance")
     return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
 
 
@@ -41,8 +48,8 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
 
     envs = list(dict.fromkeys(row["env"] for row in rows))
     variants = list(dict.fromkeys(labels.values()))
-    figure, panels = new_figure(1, len(envs), (PANEL[0] * len(envs) + 1.8, PANEL[1]))
-    for env, axes in zip(envs, np.ravel(panels), strict=True):
+    figure, panels = panels_for(len(envs), PANEL)
+    for env, axes in zip(envs, panels, strict=True):
         for row in unique_cells(rows, env):
             table = curves.get(row["cell"])
             if table is None or not len(table["seed"]):
@@ -66,8 +73,8 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
     """Normalised returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
     envs = list(dict.fromkeys(row["env"] for row in rows))
     variants = list(by_variant(rows, factors))
-    figure, panels = new_figure(1, len(envs), (PANEL[0] * len(envs) + 2.4, 1.6 + 0.3 * len(variants)))
-    for place, (env, axes) in enumerate(zip(envs, np.ravel(panels), strict=True)):
+    figure, panels = panels_for(len(envs), (PANEL[0], 1.6 + 0.3 * len(variants)))
+    for env, axes in zip(envs, panels, strict=True):
         for (column, label), color, shift in zip(
             ((FINAL, "in the end"), (MEAN, "over the run")), COLORS, (-0.15, 0.15), strict=False
         ):
@@ -77,7 +84,7 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
                 error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
                 axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
         axes.set(title=env, xlabel="normalised return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
-        axes.set_yticklabels(variants if place == 0 else [""] * len(variants))
+        axes.set_yticklabels(variants if axes.get_subplotspec().is_first_col() else [""] * len(variants))
     add_legend(figure, panels)
     figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
     return figure
@@ -99,6 +106,60 @@ def draw_gaps(gaps: Gaps, title: str) -> Any:
     told = f"{title}: the largest batch less 1/{gaps.divisor} of it (with standard error)"
     figure.suptitle(told, x=0.01, ha="left", fontsize=11)
     return figure
+
+
+def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
+    """Normalised return over the run, of every pair of two factors' values."""
+    envs = levels(rows, "env")
+    figure, panels = panels_for(len(envs), PANEL)
+    for env, axes in zip(envs, panels, strict=True):
+        down, along = (levels([row for row in rows if row["env"] == env], factor) for factor in factors)
+        means = np.array(
+            [[np.mean(scores(rows, MEAN, env=env, **{factors[0]: y, factors[1]: x})[env]) for x in along] for y in down]
+        )
+        image = axes.imshow(means, cmap="viridis", origin="lower", aspect="auto")
+        for (y, x), value in np.ndenumerate(means):
+            dark = value < (means.min() + means.max()) / 2
+            axes.text(x, y, f"{value:.2f}", ha="center", va="center", color="white" if dark else "black", fontsize=9)
+        axes.grid(visible=False)
+        axes.set(title=env, xlabel=factors[1].replace("_", " "), ylabel=factors[0].replace("_", " "))
+        axes.set(xticks=range(len(along)), xticklabels=[f"{x:g}" for x in along])
+        axes.set(yticks=range(len(down)), yticklabels=[f"{y:g}" for y in down])
+        figure.colorbar(image, ax=axes)
+    figure.suptitle(f"{title} (normalised return over the run)", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def draw_variance(measured: list[Row], title: str) -> Any:
+    """Variance of the batch gradient at every shape, of the same policies, early and late in training."""
+    envs = levels(measured, "env")
+    figure, panels = panels_for(len(envs), PANEL)
+    for env, axes in zip(envs, panels, strict=True):
+        own = [row for row in measured if row["env"] == env]
+        for steps, color in zip(levels(own, "env_steps"), COLORS, strict=False):
+            points = [row for row in own if row["env_steps"] == steps]
+            middle, low, high = (
+                np.array([row[name] for row in points]) for name in ("variance", "variance_low", "variance_high")
+            )
+            part = f"{steps / max(row['env_steps'] for row in own):.0%} of the run"
+            x = np.arange(len(points))
+            axes.errorbar(x, middle, (middle - low, high - middle), fmt="o-", color=color, capsize=2, label=part)
+        axes.set(title=env, xlabel="environments x steps", ylabel="variance of the gradient", yscale="log")
+        axes.set(xticks=x, xticklabels=[f"{row['num_envs']} x {row['num_steps']}" for row in points])
+    add_legend(figure, panels)
+    figure.suptitle(f"{title}: the laboratory (with 95 % intervals)", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def panels_for(count: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
+    """A figure with so many panels of a size: up to three in a row, more of them in a square."""
+    columns = count if count <= 3 else math.ceil(count**0.5)
+    rows = -(-count // columns)
+    figure, axes = new_figure(rows, columns, (size[0] * columns + 2, size[1] * rows))
+    panels = list(np.ravel(axes))
+    for unused in panels[count:]:
+        unused.set_axis_off()
+    return figure, panels[:count]
 
 
 def unique_cells(rows: list[Row], env: str) -> list[Row]:

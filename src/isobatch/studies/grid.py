@@ -71,6 +71,14 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """A run whose policies the gradient laboratory measures at several N x T of equal size."""
+
+    config: Config
+    shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Study:
     """A claim as a command."""
 
@@ -87,8 +95,14 @@ class Study:
     """Factors of the cells that are part of every picture."""
     ladder: str = ""
     """Factor that divides the batch, where `everywhere` is its first rung: draws the gap from there to the last one."""
+    surface: tuple[str, str] | None = None
+    """Two factors: the scores of all their pairs are drawn as a surface."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalisation` does not know."""
+    laboratory: Callable[[str], list[Measurement]] = lambda preset: []
+    """What the gradient laboratory measures besides, at a preset."""
+    reading: Callable[[list[Row], list[Row]], list[str]] = lambda rows, measured: []
+    """From the rows of the study and those of the laboratory to sentences."""
 
 
 def check_preset(preset: str) -> None:

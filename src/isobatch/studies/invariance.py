@@ -9,9 +9,9 @@ from isobatch.config import Config
 from isobatch.rescaling import rescale
 from isobatch.studies.comparisons import difference
 from isobatch.studies.gaps import gap
-from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
 from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, Question, answers, levels, number, scores
+from isobatch.studies.scores import FINAL, MEAN, Question, answers, levels, number, scores, select
 
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 ALL = "all rules"
@@ -99,6 +99,34 @@ def verdict(rows: list[Row]) -> list[str]:
     return sentences + answers(rows, questions)
 
 
+def laboratory(scale: str) -> list[Measurement]:
+    """The critical batch size of the base's policies."""
+    if scale == "paper":
+        return []
+    bases = [cell.config for cell in grid(scale).cells if cell.factors == {"rules": ALL, "divisor": 1}]
+    return [Measurement(config, ((config.num_envs, config.num_steps),)) for config in bases]
+
+
+def reading(rows: list[Row], measured: list[Row]) -> list[str]:
+    sentences = []
+    for env in levels(measured, "env"):
+        own = select(measured, env=env)
+        told = ", ".join(
+            f"{point['critical_batch']:,.0f} [{point['critical_batch_low']:,.0f}, {point['critical_batch_high']:,.0f}] "
+            f"after {point['env_steps']:,} steps"
+            for point in own
+            if None not in (point["critical_batch"], point["critical_batch_low"], point["critical_batch_high"])
+        )
+        base = select(rows, env=env, rules=ALL, divisor=1)[0]
+        largest = base["num_envs"] * base["num_steps"] // base["num_minibatches"]
+        smallest = largest // levels(rows, "divisor")[-1]
+        sentences.append(
+            f"{env}: optimization batches of {largest} to {smallest} samples; critical batch size by the laboratory: "
+            f"{told or 'out of reach, the gradient cannot be told from its noise'}."
+        )
+    return sentences
+
+
 STUDY = Study(
     "invariance",
     "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3).",
@@ -107,4 +135,6 @@ STUDY = Study(
     pictures="rules",
     everywhere={"rules": ALL, "divisor": 1},
     ladder="divisor",
+    laboratory=laboratory,
+    reading=reading,
 )

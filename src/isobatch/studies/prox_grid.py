@@ -1,11 +1,19 @@
-"""Appendix G: centre of mass of the proximal policy x KL coefficient. Halving one should act like halving the other."""
+"""Appendix G's grid: centre of mass of the proximal policy x KL coefficient.
+
+A policy that drifts steadily is ahead of its average by the centre of mass, in gradient steps, and the penalty pulls it
+back by the coefficient times that distance. So the product of the two should decide, and halving one should act like
+halving the other.
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from isobatch.studies.gaps import gap
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import MEAN, levels, number, scores
+from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
+from isobatch.studies.scores import MEAN, levels, number, scores, select
+from isobatch.studies.statistics import contrast
 
 CENTERS = {"quick": (2, 8, 32), "laptop": (2, 4, 8, 16, 32), "paper": (2, 4, 8, 16, 32)}
 COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0), "paper": (0.25, 0.5, 1.0, 2.0, 4.0)}
@@ -13,34 +21,36 @@ COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0),
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
+    for env in environments(scale, *CLASSIC):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl")
-        fewer = "quick" if env.endswith("MinAtar") else scale
-        for center in CENTERS[fewer]:
-            for coefficient in COEFFICIENTS[fewer]:
+        for center in CENTERS[scale]:
+            for coefficient in COEFFICIENTS[scale]:
                 settings = config.replace(beta_prox=1 - 1 / (1 + center), kl_coef=coefficient)
                 cells.append(Cell(settings, {"center_of_mass": center, "kl_coef": coefficient}))
     return Grid(cells, SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    """Along diagonals of equal product the KL should be alike; across them it should not."""
-    centers, coefficients = levels(rows, "center_of_mass"), levels(rows, "kl_coef")
+    """What doubling the one and the other does, and where the grid is best."""
     sentences = []
-    for center in centers:
-        kl = [mean_kl(rows, center, coefficient) for coefficient in coefficients]
-        sentences.append(
-            f"Centre of mass {center}: KL per update "
-            + ", ".join(f"{k:.2g} at coefficient {c:g}" for k, c in zip(kl, coefficients, strict=True))
-            + "."
-        )
-    everything = {
+    for env in levels(rows, "env"):
+        own = select(rows, env=env)
+        for column, what in (
+            ("approx_kl", "the KL between behavior and current policy, in doublings"),
+            (MEAN, "normalised return over the run"),
+        ):
+            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in slopes(own, column))
+            alike = "the two cannot be told apart" if difference.low <= 0 <= difference.high else "they differ"
+            sentences.append(
+                f"{env}, {what}: doubling the centre of mass adds {number(center)}, doubling the coefficient "
+                f"{number(coefficient)}; {alike} ({number(difference)})."
+            )
+    everywhere = {
         f"{center} x {coefficient:g}": scores(rows, MEAN, center_of_mass=center, kl_coef=coefficient)
-        for center in centers
-        for coefficient in coefficients
+        for center in levels(rows, "center_of_mass")
+        for coefficient in levels(rows, "kl_coef")
     }
-    whole = {name: own for name, own in everything.items() if own.keys() == {row["env"] for row in rows}}
-    found = gap(whole)
+    found = gap({name: own for name, own in everywhere.items() if own.keys() == {row["env"] for row in rows}})
     best, worst = max(found.means, key=found.means.__getitem__), min(found.means, key=found.means.__getitem__)
     sentences.append(
         f"Normalised return over the run: best {found.means[best]:.2f} at {best}, worst {found.means[worst]:.2f} at "
@@ -50,16 +60,28 @@ def verdict(rows: list[Row]) -> list[str]:
     return sentences
 
 
-def mean_kl(rows: list[Row], center: int, coefficient: float) -> float:
-    chosen = [row["approx_kl"] for row in rows if (row["center_of_mass"], row["kl_coef"]) == (center, coefficient)]
-    values = [value for value in chosen if value is not None]
-    return sum(values) / len(values) if values else float("nan")
+def slopes(rows: list[Row], column: str) -> np.ndarray:
+    """Least squares over the grid, seed by seed: y = a + b log2(centre) + c log2(coefficient). [b, c, b - c] x seeds.
+
+    y is a score, or log2 of the KL.
+    """
+    found = []
+    for seed in levels(rows, "seed"):
+        own = [
+            row for row in select(rows, seed=seed) if row[column] is not None and (column == MEAN or row[column] > 0)
+        ]
+        design = np.array([[1.0, np.log2(row["center_of_mass"]), np.log2(row["kl_coef"])] for row in own])
+        y = np.array([row[column] for row in own])
+        (_, b, c), *_ = np.linalg.lstsq(design, y if column == MEAN else np.log2(y), rcond=None)
+        found.append((b, c, b - c))
+    return np.array(found).T
 
 
 STUDY = Study(
     "prox-grid",
-    "Halving the proximal policy's centre of mass acts like halving the KL coefficient (appendix G).",
+    "Halving the proximal policy's centre of mass acts like halving the KL coefficient (the grid of appendix G).",
     grid,
     verdict,
     pictures="center_of_mass",
+    surface=("center_of_mass", "kl_coef"),
 )

@@ -18,11 +18,12 @@ def make_report(path: Path) -> dict[str, Any]:
     """{"study", "preset", "claim", "table", "verdict", "pictures", "page", ...}; pictures and page are made anew."""
     results = Results.read(path)
     study, rows, factors = study_of(results.about["study"]), results.rows(), results.about["factors"]
+    measured = results.measured()
     if not rows:
         raise RunError(f"{str(path)!r} has no finished part yet: run the study again to go on.")
     finished, wanted = len({row["cell"] for row in rows}), results.about["cells"]
     verdict = (
-        study.verdict(rows)
+        study.verdict(rows) + study.reading(rows, measured)
         if finished == wanted
         else [f"{finished} of {wanted} settings are finished: run the study again to go on, then there is a verdict."]
     )
@@ -34,7 +35,7 @@ def make_report(path: Path) -> dict[str, Any]:
         "finished": finished == wanted,
         "table": table,
         "verdict": verdict,
-        "pictures": [str(picture) for picture in draw_study(study, rows, curves, factors, path)],
+        "pictures": [str(picture) for picture in draw_study(study, rows, measured, curves, factors, path)],
         "page": str(path / PAGE),
     }
     write(path / PAGE, page(report, page_data(study, rows, curves, factors, table), rows, results.times()))

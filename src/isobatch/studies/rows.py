@@ -22,8 +22,6 @@ CURVES = (*INDEX, RETURN, "charts/episodic_length", EPISODES, "losses/approx_kl"
 MEANS = {
     "approx_kl": "losses/approx_kl",
     "clip_fraction": "losses/clipfrac",
-    "noise_trace": "noise/trace",
-    "noise_signal": "noise/signal",
 }
 
 

@@ -33,8 +33,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 UNDER_CRITICAL: dict[str, dict[str, Any]] = {"CartPole-v1": dict(num_envs=16, learning_rate=5e-4)}
 STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
     "quick": {"CartPole-v1": 250_000},
-    "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 200_000, "Pendulum-v1": 300_000, "Breakout-MinAtar": 300_000},
+    "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 200_000, "Pendulum-v1": 300_000, "Breakout-MinAtar": 200_000},
 }
+CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
 SEEDS = {"quick": 4, "laptop": 4, "paper": 4}
 # Procgen hard, the paper's section 5.1 and appendix B: images through channels 16, 32, 32 and 256 outputs.
 PAPER: dict[str, Any] = dict(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isobatch.gradients.bootstrap import Estimate
-from isobatch.studies.comparisons import bonferroni, difference, van_elteren
+from isobatch.studies.comparisons import LEVEL, bonferroni, difference, van_elteren
 from isobatch.studies.gaps import Gap
 from isobatch.studies.grid import Row
 
@@ -71,10 +71,14 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
             f"{what}: {number(overall.value)}, which {told} (van Elteren p = {test.two_sided:.2g}{where})."
         )
         p_values[what] = test.two_sided
-    family = bonferroni(p_values)
-    stand = f"these stand: {'; '.join(family.significant)}" if family.significant else "none stands"
-    count = f"all {len(questions)} tests" if len(questions) > 1 else "1 test"
-    return [*sentences, f"At the paper's level of {family.level:.1%}, corrected for {count} (Bonferroni), {stand}."]
+    stand = []
+    for level in (0.05, LEVEL):
+        names = bonferroni(p_values, level).significant
+        stand.append(f"at {level:.1%} {len(names)} stand" + (f" ({'; '.join(names)})" if names else ""))
+    return [
+        *sentences,
+        f"Of {len(questions)} tests, corrected for their number (Bonferroni), {stand[0]}, and {stand[1]}.",
+    ]
 
 
 def gap_words(what: str, found: Gap) -> str:

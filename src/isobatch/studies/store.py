@@ -34,6 +34,7 @@ from isobatch.studies.grid import Cell, Grid, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
 
 ABOUT = "study.json"
+LABORATORY = "laboratory.csv"
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,13 @@ class Results:
     def times(self) -> list[Row]:
         """timing.csv, a row for each finished part."""
         return read_csv(self.path / "timing.csv")
+
+    def measured(self) -> list[Row]:
+        """laboratory.csv, where the study has one."""
+        return read_csv(self.path / LABORATORY)
+
+    def save_measured(self, rows: list[Row]) -> None:
+        write(self.path / LABORATORY, csv_text(rows))
 
     def curves(self) -> dict[str, Table]:
         """The curves of each cell."""

@@ -1,0 +1,80 @@
+"""Run the laptop preset of every study and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
+
+    python docs/results/studies.py [--only NAME] [--out runs]
+
+Finished studies are kept. What stands outside the two comments of a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from isobatch.studies.summary import COLUMNS
+
+HERE = Path(__file__).parent
+BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
+PICTURES = {  # of each study, those that its page shows
+    "staleness": ["curves-4", "curves-8", "scores"],
+    "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
+    "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
+    "ewma": ["curves", "scores"],
+    "prox-grid": ["surface"],
+    "epochs": ["curves-1", "curves-4"],
+    "geometry": ["curves", "variance"],
+    "aggregation": ["curves", "scores"],
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=PICTURES)
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    args = parser.parse_args()
+    for name in [args.only] if args.only else PICTURES:
+        path = args.out / f"study-{name}-laptop"
+        words = ["isobatch", "study", "run", name, "--preset", "laptop", "--out", str(path), "--json"]
+        done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
+        write_page(name, path, json.loads(done.stdout))
+
+
+def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
+    for picture in PICTURES[name]:
+        shutil.copyfile(path / f"{picture}.png", HERE / f"{name}-{picture}.png")
+    (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress((path / "rows.csv").read_bytes(), mtime=0))
+    page = HERE / f"{name}.md"
+    block = f"{BEGIN}\n{measured(name, path, report)}\n{END}"
+    text = re.sub(f"{BEGIN}.*?{END}", lambda _: block, page.read_text(), flags=re.DOTALL)
+    page.write_text(text)
+
+
+def measured(name: str, path: Path, report: dict[str, Any]) -> str:
+    with (path / "timing.csv").open(newline="") as file:
+        minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
+    versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
+    lines = [
+        f"`isobatch study run {name} --preset laptop`: {report['cells']} settings x {report['seeds']} seeds, "
+        f"{report['env_steps'] / 1e6:.0f} million environment steps, {minutes:.0f} minutes of training and compilation "
+        f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}.",
+        "",
+        *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in PICTURES[name]),
+        *(f"* {sentence}" for sentence in report["verdict"]),
+        "",
+        "Brackets hold 95 % intervals.",
+    ]
+    for env in dict.fromkeys(line["env"] for line in report["table"]):
+        lines += ["", f"**{env}**", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        lines += [f"| {' | '.join(line['cells'])} |" for line in report["table"] if line["env"] == env]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
