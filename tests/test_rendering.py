@@ -121,6 +121,8 @@ def test_captions_stand_under_the_picture() -> None:
     assert longer.shape[0] > plain.shape[0] + 30  # several lines
     assert plain.shape[0] % 2 == longer.shape[0] % 2 == 0
     assert len(where(longer, RED)) > 9 * 20
+    cut = captioned(image, "gymnasium/MountainCarContinuous-v0", ("", "", ""))
+    assert where(cut, CHALK, 40)[:, 1].max() < 0.42 * 240  # where the facts begin
 
 
 def test_frames_are_whole_episodes(runs: Runs) -> None:

@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 Colour = tuple[int, int, int]
 Size = tuple[int, int]  # width and height, in pixels
 Point = tuple[float, float]
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 
 PAPER: Colour = (247, 246, 242)
 INK: Colour = (43, 45, 66)
@@ -85,7 +86,7 @@ def captioned(
     whole.paste(Image.fromarray(image), (0, 0))
     draw = ImageDraw.Draw(whole)
     middle = height + row / 2
-    draw.text((row / 2, middle), title, CHALK, font, anchor="lm")
+    draw.text((row / 2, middle), _cut(title, font, COLUMNS[0] * width - row), CHALK, font, anchor="lm")
     for x, fact in zip(COLUMNS, facts, strict=True):  # fixed places: text that jumps about cannot be read
         draw.text((width * x, middle), fact, CHALK, font, anchor="lm")
     for i, entry in enumerate(entries):
@@ -97,9 +98,14 @@ def captioned(
     return np.asarray(whole)
 
 
-def _rows(
-    legend: Sequence[tuple[str, Colour]], font: ImageFont.ImageFont | ImageFont.FreeTypeFont, width: float, text: int
-) -> list[list[tuple[str, Colour]]]:
+def _cut(text: str, font: Font, width: float) -> str:
+    """As much of a text as fits."""
+    while font.getlength(text) > width and len(text) > 2:
+        text = text[:-2] + "…"
+    return text
+
+
+def _rows(legend: Sequence[tuple[str, Colour]], font: Font, width: float, text: int) -> list[list[tuple[str, Colour]]]:
     """The entries of a legend, as many on a line as fit."""
     rows: list[list[tuple[str, Colour]]] = []
     used = width
