@@ -2,6 +2,7 @@
 # make check  lint and types only                 make bench  speed against other libraries
 # make setup-browser    Chromium, in which tests look at the reports of studies (Debian, as root)
 # make bench-gradients  speed and memory of the inner products of gradients
+# make setup-envpool    the environments of EnvPool: the extra, and Qt for Procgen
 # make clean  remove everything that was made
 
 VENV   := .venv
@@ -10,7 +11,7 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench bench-gradients peers setup setup-browser clean
+.PHONY: demo test check format bench bench-gradients peers setup setup-browser setup-envpool clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -46,6 +47,13 @@ setup-browser:
 	  echo "setup-browser: installing Chromium needs root: sudo make setup-browser" >&2; exit 1; fi; \
 	apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core
+
+# Procgen needs a library of Debian's, which only root can install.
+setup-envpool: $(VENV)/.core
+	$(PYTHON) $(PIP) -c constraints.txt -e '.[envpool]'
+	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libQt5Gui.so.5")' 2>/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -y -q --no-install-recommends libqt5gui5; } || \
+	  { echo "Procgen needs Qt, and installing it needs root: sudo apt-get install libqt5gui5"; exit 1; }
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	test -x $(PYTHON) || python3 -m venv $(VENV)

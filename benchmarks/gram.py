@@ -17,83 +17,34 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from isobatch.config import Config
 from isobatch.envs.spaces import Discrete
 from isobatch.gradients.gram import compiled_gram, gram, plan
 from isobatch.gradients.per_sample import per_sample_gradients
 from isobatch.losses import policy_gradient
-from isobatch.networks import KERNEL, Conv, Dense, make_networks
+from isobatch.networks import Policy, make_networks
+from isobatch.presets import preset
 
 ROUNDS = 7
 SAMPLES = {"mlp": 1024, "cnn": 8192}
 OBS, ACTIONS = {"mlp": (8,), "cnn": (64, 64, 3)}, {"mlp": 4, "cnn": 15}
-CHANNELS, FEATURES = (16, 32, 32), 256
 
 
-class Impala(eqx.Module):
-    """Three stages of a convolution, a pooling and two residual blocks each; then a dense layer and the logits."""
-
-    stages: tuple[tuple[Conv, ...], ...]
-    dense: Dense
-    head: Dense
-
-    def __call__(self, obs: Array) -> Float[Array, "B A"]:
-        x = obs / 255.0
-        for first, *blocks in self.stages:
-            x = pooled(same(first, x))
-            for one, two in zip(blocks[::2], blocks[1::2], strict=True):
-                x = x + same(two, jax.nn.relu(same(one, jax.nn.relu(x))))
-        x = jax.nn.relu(x).reshape(len(x), -1)
-        return self.head(jax.nn.relu(self.dense(x)))
+def impala(obs_shape: tuple[int, ...], actions: int) -> Policy:
+    config = preset("ppo", encoder="impala")
+    return make_networks(config, obs_shape, Discrete(actions), seed=0).policy
 
 
-def same(conv: Conv, x: Array) -> Array:
-    side = KERNEL // 2
-    return conv(jnp.pad(x, ((0, 0), (side, side), (side, side), (0, 0))))
-
-
-def pooled(x: Array) -> Array:
-    """The largest of 3 x 3, at every second place; by slices, since `reduce_window` has a slow gradient on a CPU."""
-    height, width = x.shape[1:3]
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)
-    x = reduce(jnp.maximum, [x[:, i : i + height : 2] for i in range(3)])
-    return reduce(jnp.maximum, [x[:, :, j : j + width : 2] for j in range(3)])
-
-
-def impala(obs_shape: tuple[int, ...], actions: int, seed: int = 0) -> Impala:
-    rng = np.random.default_rng(seed)
-
-    def weights(*shape: int) -> Array:
-        return jnp.asarray(rng.standard_normal(shape) / np.sqrt(np.prod(shape[:-1])), jnp.float32)
-
-    def conv(inputs: int, outputs: int) -> Conv:
-        return Conv(weights(KERNEL, KERNEL, inputs, outputs), jnp.zeros(outputs))
-
-    before = (obs_shape[-1], *CHANNELS)
-    stages = tuple((conv(i, o), *(conv(o, o) for _ in range(4))) for i, o in zip(before, CHANNELS, strict=False))
-    size = obs_shape[0] // 2 ** len(CHANNELS) * (obs_shape[1] // 2 ** len(CHANNELS)) * CHANNELS[-1]
-    head = Dense(weights(FEATURES, actions), jnp.zeros(actions))
-    return Impala(stages, Dense(weights(size, FEATURES), jnp.zeros(FEATURES)), head)
-
-
-def mlp_losses(policy: Any, samples: Any) -> Array:
+def losses(policy: Any, samples: Any) -> Array:
     obs, action, advantage = samples
     return policy_gradient(policy(obs).log_prob(action), advantage)
-
-
-def cnn_losses(network: Impala, samples: Any) -> Array:
-    obs, action, advantage = samples
-    chosen = jnp.take_along_axis(jax.nn.log_softmax(network(obs)), action[:, None], axis=-1)[:, 0]
-    return policy_gradient(chosen, advantage)
 
 
 def drawn(kind: str, count: int) -> tuple[Array, Array, Array]:
@@ -122,10 +73,10 @@ def mlp(count: int) -> dict[str, Any]:
 
     @jax.jit
     def plain(policy: Any, samples: Any) -> Array:
-        gradients = per_sample_gradients(mlp_losses, policy, samples, microbatch=count)
+        gradients = per_sample_gradients(losses, policy, samples, microbatch=count)
         return gradients @ gradients.T
 
-    engine = compiled_gram(mlp_losses)
+    engine = compiled_gram(losses)
     ours, theirs = np.asarray(engine(policy, samples), np.float64), np.asarray(plain(policy, samples), np.float64)
     size = np.sqrt(np.diag(theirs))
     pairs = [(seconds(lambda: engine(policy, samples)), seconds(lambda: plain(policy, samples))) for _ in range(ROUNDS)]
@@ -143,9 +94,9 @@ def mlp(count: int) -> dict[str, Any]:
 def cnn(count: int) -> dict[str, Any]:
     """Of one call, as a user would make it: with its compilation."""
     network, samples = impala(OBS["cnn"], ACTIONS["cnn"]), drawn("cnn", count)
-    made = plan(cnn_losses, network, samples)
+    made = plan(losses, network, samples)
     before = peak_bytes()
-    took = seconds(lambda: gram(cnn_losses, network, samples))
+    took = seconds(lambda: gram(losses, network, samples))
     return {
         "samples": count,
         "parameters": parameters(network),

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # also for the processes that tests start
 
@@ -15,7 +16,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 # The rooms that handle arrays. `config` is not one: its floats become traced arrays inside a program.
 ROOMS = (
     "losses advantages moments proximal aggregation minibatches distributions networks optimizers rollout staleness "
-    "state algorithms envs program evaluation checkpoints "
+    "state algorithms envs program evaluation checkpoints agent exports "
     "gradients.layers gradients.per_sample gradients.gram gradients.projection"
 )
 install_import_hook([f"isobatch.{room}" for room in ROOMS.split()], "typecheck.check")
@@ -30,3 +31,11 @@ def float64() -> Iterator[None]:
     """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Run directories by environment and settings; see `trained`."""
+    from trained import make_runs  # after the import hook above
+
+    return make_runs(tmp_path_factory.mktemp("trained"))

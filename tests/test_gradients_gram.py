@@ -140,6 +140,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "discrete actions": lambda: policy_case((3,), Discrete(3), hidden_sizes="6,5"),
     "continuous actions": lambda: policy_case((3,), TWO, hidden_sizes="6,5", activation="silu"),
     "images": lambda: policy_case((6, 5, 2), Discrete(3), channels="3,2", hidden_sizes="4"),
+    "residual network": lambda: policy_case((2, 6, 5), Discrete(3), encoder="impala", channels="2,3", hidden_sizes="4"),
     "clipped PPO, two networks": lambda: ppo_case("dual"),
     "clipped PPO, shared torso": lambda: ppo_case("shared"),
     "clipped PPO, detached torso": lambda: ppo_case("detached"),

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from isobatch.config import Config
-from isobatch.distributions import Categorical, DiagonalGaussian
-from isobatch.envs.spaces import Box, Discrete
-from isobatch.networks import ActorCritic, Conv, make_networks
+from isobatch.distributions import Bernoulli, Categorical, DiagonalGaussian
+from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from isobatch.errors import UsageError
+from isobatch.networks import ActorCritic, Conv, make_networks, residual_stages
+from isobatch.presets import preset
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -24,9 +26,7 @@ ACTIVATIONS = {
 }
 
 
-def networks(
-    seed: int = 0, space: Discrete | Box = TWO_ACTIONS, shape: tuple[int, ...] = (3,), **settings
-) -> ActorCritic:
+def networks(seed: int = 0, space: Space = TWO_ACTIONS, shape: tuple[int, ...] = (3,), **settings) -> ActorCritic:
     defaults = dict(hidden_sizes="5,4", num_envs=4, num_steps=8, total_timesteps=32, num_minibatches=1)
     return make_networks(Config().replace(**(defaults | settings)), shape, space, seed)
 
@@ -198,3 +198,80 @@ def test_discrete_actions_begin_almost_uniform():
     policy = networks(space=Discrete(3)).policy(jnp.asarray(OBS))
     assert isinstance(policy, Categorical)
     np.testing.assert_allclose(np.exp(policy.log_probs), 1 / 3, rtol=0.1)
+
+
+@pytest.mark.parametrize(("size", "stride", "padding"), [(3, 1, 1), (4, 2, 0), (3, 2, 1)])
+def test_convolutions_with_strides_and_padding(size, stride, padding):
+    rng = np.random.default_rng(0)
+    image, kernel = rng.normal(size=(2, 9, 8, 3)), rng.normal(size=(size, size, 3, 4))
+    ours = Conv(jnp.asarray(kernel), jnp.zeros(4), stride, padding)(jnp.asarray(image))
+    sides, names = [(padding, padding)] * 2, ("NHWC", "HWIO", "NHWC")
+    theirs = jax.lax.conv_general_dilated(image, kernel, (stride, stride), sides, dimension_numbers=names)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def encoder(name: str, shape: tuple[int, ...], **overrides) -> ActorCritic:
+    return make_networks(preset("ppo", encoder=name, **overrides), shape, Discrete(15), 0)
+
+
+def test_impala_has_the_published_size():
+    """64 x 64 x 3. Stage of i to o channels: 9 i o + o, and four times 9 o o + o: 448 + 9280, 4640 + 36992 and
+    9248 + 36992, 97600 in all; 8 x 8 x 32 features to 256: 524544; 15 actions: 3855."""
+    policy = encoder("impala", (64, 64, 3)).policy
+    assert sum(leaf.size for leaf in jax.tree.leaves(policy)) == 97_600 + 524_544 + 3_855
+
+
+def test_nature_has_the_published_size():
+    """84 x 84 x 4: 8 x 8 x 4 x 32 + 32 = 8224, 4 x 4 x 32 x 64 + 64 = 32832, 3 x 3 x 64 x 64 + 64 = 36928; 7 x 7 x 64
+    features to 512: 1606144; 15 actions: 7695."""
+    policy = encoder("nature", (84, 84, 4)).policy
+    assert sum(leaf.size for leaf in jax.tree.leaves(policy)) == 8_224 + 32_832 + 36_928 + 1_606_144 + 7_695
+
+
+def test_a_residual_stage_by_hand():
+    """One channel, kernels that only keep the middle, scaled by 1, .5, 2, .25 and 4; x = 8 everywhere. The pooling
+    takes every second pixel; the blocks add 2 x .5 x 8 and 4 x .25 x 16: 8 -> 16 -> 32."""
+    middle = np.zeros((3, 3, 1, 1))
+    middle[1, 1] = 1
+    convs = tuple(Conv(jnp.asarray(scale * middle), jnp.zeros(1), 1, 1) for scale in (1, 0.5, 2, 0.25, 4))
+    out = residual_stages(convs, jax.nn.relu, jnp.full((2, 6, 5, 1), 8.0))
+    np.testing.assert_allclose(out, np.full((2, 3, 3, 1), 32.0))
+
+
+@pytest.mark.parametrize("name", ["impala", "conv"])
+def test_channels_in_front_are_as_good_as_at_the_end(name):
+    image = np.random.default_rng(0).integers(0, 256, size=(2, 12, 12, 3), dtype=np.uint8)
+    last, first = (encoder(name, shape, hidden_sizes="8") for shape in ((12, 12, 3), (3, 12, 12)))
+    ours = first.policy(jnp.asarray(np.moveaxis(image, -1, -3))).logits
+    np.testing.assert_allclose(ours, last.policy(jnp.asarray(image)).logits, rtol=1e-9)
+
+
+def test_encoders_that_do_not_fit_are_refused():
+    for name, shape, says in (
+        ("impala", (4,), "needs images"),
+        ("nature", (20, 20, 3), "at least 36 pixels"),
+        ("auto", (64, 64, 3), "use impala or nature"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            make_networks(preset("ppo", encoder=name), shape, Discrete(2), 0)
+    with pytest.raises(UsageError, match="three sizes"):
+        preset("ppo", encoder="nature", channels="8,8")
+
+
+def test_products_of_choices_and_switches_have_their_distributions():
+    assert networks(space=MultiDiscrete((2, 3))).policy(jnp.asarray(OBS)).logits.shape == (4, 5)
+    assert isinstance(networks(space=MultiBinary(3)).policy(jnp.asarray(OBS)), Bernoulli)
+
+
+def test_rows_that_are_computed_twice_change_nothing(monkeypatch: pytest.MonkeyPatch):
+    """A network on images whose rows are kept for the backward pass, and one whose rows are not."""
+    image = jnp.asarray(np.random.default_rng(0).normal(size=(2, 6, 5, 2)))
+
+    def gradient() -> list:
+        nets = with_noise(encoder("impala", (6, 5, 2), channels="2,3", hidden_sizes="4"))
+        return jax.tree.leaves(jax.grad(lambda nets, x: jnp.sum(nets(x)[0].entropy()), argnums=(0, 1))(nets, image))
+
+    kept = gradient()
+    monkeypatch.setattr("isobatch.networks.MANY", 0)
+    for ours, theirs in zip(gradient(), kept, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

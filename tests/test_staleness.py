@@ -71,8 +71,13 @@ def test_the_queue_is_first_in_first_out(staleness):
 def test_the_queue_has_room_for_s_rollouts():
     config = stale_config()
     state = initial_state(config, ENV, 0)
-    queue = empty_queue(config, ENV, state.learner.networks, state.envs)
-    assert queue.reward.shape == (STALENESS, config.num_steps, config.num_envs)
+    queue = empty_queue(config, ENV, state.learner.networks)
+    one = jax.eval_shape(
+        lambda: collect(ENV, state.learner.networks, state.envs, None, 10.0, config.num_steps, jax.random.key(0))[1]
+    )
+    assert jax.tree.structure(queue) == jax.tree.structure(one)
+    for room, leaf in zip(jax.tree.leaves(queue), jax.tree.leaves(one), strict=True):
+        assert (room.shape, room.dtype) == ((STALENESS, *leaf.shape), leaf.dtype)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(queue))
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +137,15 @@ def test_final_return_is_the_mean_over_episodes_of_the_last_tenth() -> None:
         "charts/episodes": np.array([5.0, 5.0, 1.0, 0.0, 3.0, 0.0]),
     }
     assert final_returns(table, 100) == [17.5, None]
+
+
+def test_an_interruption_before_the_first_line_leaves_a_run_without_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = threading.Event()
+    at_once.set()
+    monkeypatch.setattr("isobatch.trainer.stop_signals", lambda: nullcontext(at_once))
+    result = train(tiny(), num_seeds=2)
+    assert result.interrupted
+    assert result.to_json()["final_return"] == [None, None]
 
 
 def test_tensorboard_holds_the_metrics(tmp_path: Path) -> None:

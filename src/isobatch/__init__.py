@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isobatch.advice import advise as advise
+    from isobatch.agent import Agent as Agent
+    from isobatch.agent import load_agent as load_agent
     from isobatch.config import Config as Config
     from isobatch.config import Hypers as Hypers
     from isobatch.errors import RunError as RunError
@@ -29,6 +31,8 @@ _HOMES = {
     "rescale": "rescaling",
     "Rescaled": "rescaling",
     "advise": "advice",
+    "Agent": "agent",
+    "load_agent": "agent",
     "Result": "trainer",
     "train": "trainer",
 }

@@ -1,7 +1,8 @@
 """Checkpoints: the whole training state, written by orbax in the background, atomically and without pickle.
 
 A state is stored as a flat mapping from the path of a leaf to its array, with a digest of all bits. What does
-not match its digest is not used: a damaged checkpoint is skipped in favour of the one before it.
+not match its digest is not used: a damaged checkpoint is skipped in favour of the one before it. An axis that is empty
+in a new state is one that grows: what is restored may have any length there.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Checkpoints:
 
     def save(self, iteration: int, states: Any, score: float) -> None:
         """Copy the state and write it in the background. `score` decides which one is the best."""
-        leaves = flatten(states)
+        leaves = {name: leaf for name, leaf in flatten(states).items() if leaf.size}  # orbax stores no empty arrays
         self._manager.save(
             iteration,
             args=ocp.args.Composite(
@@ -96,10 +97,9 @@ def flatten(tree: Any) -> dict[str, np.ndarray]:
 def unflatten(template: Any, leaves: dict[str, np.ndarray]) -> Any:
     """A tree like `template` with these leaves; ValueError where names, shapes or types differ."""
     expected = flatten(template)
+    leaves = {name: leaf for name, leaf in expected.items() if not leaf.size} | leaves
     odd = sorted(expected.keys() ^ leaves.keys()) + [
-        name
-        for name in expected.keys() & leaves.keys()
-        if (expected[name].shape, expected[name].dtype) != (leaves[name].shape, leaves[name].dtype)
+        name for name in expected.keys() & leaves.keys() if not _fits(leaves[name], expected[name])
     ]
     if odd:
         raise ValueError(f"holds other arrays than this configuration has (first: {odd[0]})")
@@ -107,6 +107,11 @@ def unflatten(template: Any, leaves: dict[str, np.ndarray]) -> Any:
     ordered = [leaves[jax.tree_util.keystr(path, simple=True, separator="/")] for path, _ in paths]
     restored = [_from_host(like, leaf) for (_, like), leaf in zip(paths, ordered, strict=True)]
     return jax.tree_util.tree_unflatten(structure, restored)
+
+
+def _fits(leaf: np.ndarray, expected: np.ndarray) -> bool:
+    sizes = zip(leaf.shape, expected.shape, strict=False)
+    return (leaf.dtype, leaf.ndim) == (expected.dtype, expected.ndim) and all(n == e or e == 0 for n, e in sizes)
 
 
 def digest(leaves: dict[str, np.ndarray]) -> str:

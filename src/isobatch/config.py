@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.geometry import Geometry, minibatch_counts
-from isobatch.parsing import parse_value
+from isobatch.parsing import JsonMapping, parse_value, plain_value
 
 INF = float("inf")
 
@@ -142,7 +142,10 @@ AdvantageNorm = Literal["none", "minibatch", "iteration", "ewma"]
 Aggregation = Literal["timestep", "trajectory", "trajectory-mean", "constant"]
 MinibatchScheme = Literal["shuffle", "envs"]
 Arrangement = Literal["dual", "shared", "detached"]
+Encoder = Literal["auto", "mlp", "conv", "impala", "nature"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
+Vectorization = Literal["sync", "async"]
+Autoreset = Literal["disabled", "next-step", "same-step"]
 OptimizerName = Literal["adam", "sgd", "rmsprop"]
 Schedule = Literal["constant", "linear"]
 
@@ -153,6 +156,14 @@ class Config:
 
     env: str = "CartPole-v1"
     """Environment id (`isobatch envs` lists them)."""
+    env_kwargs: JsonMapping = JsonMapping("{}")  # noqa: RUF009
+    """Arguments of the environment's constructor, a mapping: '{gravity: 3.7}' (Gymnasium and EnvPool)."""
+    vectorization: Vectorization = "sync"
+    """Gymnasium: environments one after another in this process, or each in a process of its own."""
+    autoreset: Autoreset = "disabled"
+    """Gymnasium: who resets an environment: we, with a seed for each episode, or Gymnasium in one of its modes."""
+    rescale_actions: bool = False
+    """Continuous actions: stretch [-1, 1] to the bounds of the environment, which must be finite."""
     algo: str = "ppo"
     """Name of the algorithm whose preset filled the choices below."""
     total_timesteps: int = 500_000
@@ -204,10 +215,12 @@ class Config:
 
     arrangement: Arrangement = "dual"
     """Policy and value networks: dual (separate), shared (one torso), detached (one torso that values do not train)."""
+    encoder: Encoder = "auto"
+    """First layers: mlp (none), conv (plain), impala or nature; auto: conv for small images, else mlp."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the fully connected layers."""
     channels: tuple[int, ...] = (16,)
-    """Channels of the 3x3 convolutions, for image observations."""
+    """Channels of the convolutions (impala: of its stages), for image observations."""
     activation: Activation = "tanh"
     """Non-linearity of the networks."""
 
@@ -236,6 +249,8 @@ class Config:
             sizes = getattr(self, name)
             if not sizes or min(sizes) < 1:
                 raise UsageError(f"{name}={list(sizes)} must be a list of positive sizes, for example 64,64.")
+        if self.encoder == "nature" and len(self.channels) != 3:
+            raise UsageError(f"channels={list(self.channels)} must be three sizes for encoder='nature': use 32,64,64.")
         self.geometry.check_minibatches(self.minibatch_scheme)
         if self.total_timesteps < self.geometry.iteration_batch:
             raise UsageError(
@@ -335,7 +350,7 @@ class Config:
         """One flat mapping of every field, ready for YAML and JSON."""
         flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "hypers"}
         flat |= dataclasses.asdict(self.hypers)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in flat.items()}
+        return {k: plain_value(v) for k, v in flat.items()}
 
     def replace(self, **changes: Any) -> Config:
         """A copy with fields of either dataclass changed by name, checked and converted."""

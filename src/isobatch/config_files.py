@@ -13,11 +13,11 @@ from isobatch.config import Config
 from isobatch.errors import UsageError
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file all at once: a reader, or a kill, sees the old text or the new one."""
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file all at once: a reader, or a kill, sees the old content or the new one."""
     draft = path.with_name(path.name + ".new")
-    with draft.open("w") as file:
-        file.write(text)
+    with draft.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
@@ -40,11 +40,11 @@ def read_text(path: Path, flag: str) -> str:
         raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
 
 
-def write_text(path: Path, text: str) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     """A file that a person asked for."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text)
+        replace_file(path, content)
     except OSError as error:
         raise UsageError(f"--out {str(path)!r} cannot be written ({error.strerror}): name another place.") from None
 

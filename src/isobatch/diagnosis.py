@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from isobatch.config_files import replace_file
-from isobatch.envs import make_env
+from isobatch.envs import env_of, is_host
 from isobatch.errors import UsageError
 from isobatch.gradients.bootstrap import Estimate
 from isobatch.gradients.options import LabOptions
@@ -83,6 +83,12 @@ def diagnose(
 
 def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, changes: Mapping[str, Any]) -> Policy:
     """The policy of one of the run's seeds; the first unless another one is named."""
+    env = env_of(loaded.config)
+    if is_host(env):
+        raise UsageError(
+            f"env={loaded.config.env!r} steps outside JAX, where the laboratory cannot measure yet: diagnose a run of "
+            "a gymnax environment, or give its gradients to `isobatch.gradients`."
+        )
     if policy_seed is not None and policy_seed not in loaded.seeds:
         raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
     place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
@@ -92,7 +98,7 @@ def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, c
             f"checkpoint={loaded.iteration} of seed {loaded.seeds[place]} has weights that are not finite: the run has "
             "diverged; measure an earlier checkpoint."
         )
-    return Policy(loaded.config.replace(**changes), make_env(loaded.config.env), state, options)
+    return Policy(loaded.config.replace(**changes), env, state, options)
 
 
 def key_of(about: Policy, iteration: int, section: str) -> dict[str, Any]:

@@ -5,7 +5,10 @@ A distribution is a pytree of its parameters, so a rollout can store it and a sc
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
@@ -69,4 +72,65 @@ class DiagonalGaussian(eqx.Module):
         return jnp.sum(other.log_std - self.log_std + 0.5 * (variance_ratio + shift - 1), axis=-1)
 
 
-Distribution = Categorical | DiagonalGaussian
+class MultiCategorical(eqx.Module):
+    """Independent choices, the i-th among sizes[i]; their logits stand side by side."""
+
+    logits: Float[Array, "*B A"]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def parts(self) -> list[Categorical]:
+        ends = list(itertools.accumulate(self.sizes))
+        return [Categorical(part) for part in jnp.split(self.logits, ends[:-1], axis=-1)]
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*B K"]:
+        keys = jax.random.split(key, len(self.sizes))
+        return jnp.stack([part.sample(k) for part, k in zip(self.parts, keys, strict=True)], axis=-1)
+
+    def mode(self) -> Int[Array, "*B K"]:
+        return jnp.stack([part.mode() for part in self.parts], axis=-1)
+
+    def log_prob(self, action: Int[Array, "*B K"]) -> Float[Array, "*B"]:
+        return sum_of(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
+
+    def entropy(self) -> Float[Array, "*B"]:
+        return sum_of(part.entropy() for part in self.parts)
+
+    def kl(self, other: Any) -> Float[Array, "*B"]:
+        """Of independent choices the divergences add up."""
+        return sum_of(p.kl(q) for p, q in zip(self.parts, other.parts, strict=True))
+
+
+class Bernoulli(eqx.Module):
+    """Independent switches, on with probability sigmoid(logits)."""
+
+    logits: Float[Array, "*B D"]
+
+    def sample(self, key: Key[Array, ""]) -> Int[Array, "*B D"]:
+        return jax.random.bernoulli(key, jax.nn.sigmoid(self.logits)).astype(jnp.int32)
+
+    def mode(self) -> Int[Array, "*B D"]:
+        return (self.logits > 0).astype(jnp.int32)
+
+    def log_prob(self, action: Int[Array, "*B D"]) -> Float[Array, "*B"]:
+        # log sigmoid(x) if on, log sigmoid(-x) if off.
+        return jnp.sum(jax.nn.log_sigmoid(jnp.where(action == 1, self.logits, -self.logits)), axis=-1)
+
+    def entropy(self) -> Float[Array, "*B"]:
+        return -jnp.sum(self._expected(self), axis=-1)
+
+    def kl(self, other: Any) -> Float[Array, "*B"]:
+        """KL[p, q] = sum over switches of p log p/q + (1 - p) log (1 - p)/(1 - q)."""
+        return jnp.sum(self._expected(self) - self._expected(other), axis=-1)
+
+    def _expected(self, other: Any) -> Float[Array, "*B D"]:
+        """Mean of log q under this distribution, switch by switch."""
+        on = jax.nn.sigmoid(self.logits)
+        return on * jax.nn.log_sigmoid(other.logits) + (1 - on) * jax.nn.log_sigmoid(-other.logits)
+
+
+def sum_of(parts: Iterable[Array]) -> Array:
+    return functools.reduce(jnp.add, parts)
+
+
+Distribution = Categorical | DiagonalGaussian | MultiCategorical | Bernoulli

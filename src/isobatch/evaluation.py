@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,10 +12,16 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from isobatch.config import Config
-from isobatch.envs import make_env
+from isobatch.envs import env_of, is_host
 from isobatch.envs.interface import Environment
+from isobatch.errors import RunError, UsageError
+from isobatch.hosts.halves import Half
+from isobatch.hosts.interface import FaultError, HostEnvironment
+from isobatch.hosts.rollout import replaced
 from isobatch.rollout import clip_to_bounds, normalizer
 from isobatch.state import TrainState
+
+LANES = 16  # environments outside JAX that play at a time, for each seed
 
 
 def evaluate(
@@ -23,11 +31,69 @@ def evaluate(
 
     Every training seed meets the same initial states.
     """
-    env = make_env(config.env)
+    env = env_of(config)
+    if is_host(env):
+        return play_outside(env, config, states, episodes, deterministic, seed)
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(states)
     return np.asarray(returns), np.asarray(lengths)
+
+
+def held_out(config: Config) -> Config:
+    """The same environment with all its levels, where a run was trained on some of them (Procgen's `num_levels`)."""
+    kwargs = json.loads(config.env_kwargs)
+    if not kwargs.get("num_levels"):
+        raise UsageError(
+            f"--held-out needs a run trained on some levels, and env_kwargs={config.env_kwargs} of this one names "
+            "no num_levels: train with, for example, --env-kwargs '{num_levels: 200}'."
+        )
+    return config.replace(env_kwargs=kwargs | {"num_levels": 0, "start_level": 0})
+
+
+def play_outside(
+    env: HostEnvironment, config: Config, states: TrainState, episodes: int, deterministic: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`evaluate` for environments that step outside JAX.
+
+    Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
+    """
+    seeds, lanes = states.iteration.shape[0], min(episodes, LANES)
+    clip = config.hypers.obs_clip
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None, 0))
+    def act(state: TrainState, key: Key[Array, ""], obs: Array) -> Array:
+        distribution = state.learner.networks.policy(normalizer(state.obs_moments, clip)(obs))
+        return clip_to_bounds(distribution.mode() if deterministic else distribution.sample(key), env)
+
+    policies = replaced(states, envs=None, queue=None, phase=None)
+    shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
+    returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)
+    total, length, over = (np.zeros((seeds, lanes), kind) for kind in (float, np.int32, bool))
+    episode = np.zeros((seeds, lanes), np.int64)
+    key, time = jax.random.key(seed), 0
+    half = None
+    try:
+        half = Half.open(env, slice(0, lanes), np.full(seeds, seed), episode)
+        while (episode < shares).any():
+            half.send(np.asarray(act(policies, jax.random.fold_in(key, time), half.obs)))
+            moved = half.receive()
+            total, length, time = total + np.where(over, 0, moved.reward), length + ~over, time + 1
+            done = moved.terminated | moved.truncated
+            for s, lane in np.argwhere(done & (episode < shares)):
+                returns[s, episode[s, lane] * lanes + lane] = total[s, lane]
+                lengths[s, episode[s, lane] * lanes + lane] = length[s, lane]
+            episode, total, length = episode + done, np.where(done, 0, total), np.where(done, 0, length)
+            over = done if env.autoreset == "next-step" else over
+            if env.autoreset == "disabled":
+                half.reset(episode, done)
+    except FaultError as fault:
+        raise RunError(f"an environment ({config.env}) {fault.what}, at step {time} of the evaluation.") from None
+    finally:
+        if half is not None:
+            half.vector.close()
+    return returns, lengths
 
 
 def play_episodes(

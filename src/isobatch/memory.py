@@ -8,25 +8,24 @@ import jax
 import numpy as np
 
 from isobatch.config import Config
-from isobatch.envs.interface import Environment
-from isobatch.envs.spaces import Discrete
+from isobatch.envs.spaces import distribution_size
 from isobatch.errors import UsageError
+from isobatch.staleness import AnyEnvironment
 
 SHARE = 0.9  # of the available memory that may be used
 
 
-def phase_bytes(config: Config, env: Environment, num_seeds: int) -> int:
+def phase_bytes(config: Config, env: AnyEnvironment, num_seeds: int) -> int:
     """Bytes of the iterations that an auxiliary phase needs: observations twice, value targets, old distributions.
 
     Twice, because the phase is rearranged into rows of all its environments while it is used.
     """
     size = 4 if config.normalize_observations else np.dtype(env.obs_dtype).itemsize
-    numbers = env.action_space.n if isinstance(env.action_space, Discrete) else 2 * len(env.action_space.low)
-    per_step = 2 * size * int(np.prod(env.obs_shape)) + 4 + 4 * numbers
+    per_step = 2 * size * int(np.prod(env.obs_shape)) + 4 + 4 * distribution_size(env.action_space)
     return num_seeds * config.geometry.phase_batch * per_step
 
 
-def check_phase_memory(config: Config, env: Environment, num_seeds: int) -> None:
+def check_phase_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> None:
     """Raise if the phase does not fit into what is available now."""
     need, there = phase_bytes(config, env, num_seeds), available_bytes()
     if there is not None and need > SHARE * there:

@@ -31,10 +31,11 @@ class Moments(eqx.Module):
     ) -> Moments:
         """With one more batch, whose leading axes are samples; `used` says which of them count."""
         axes = tuple(range(sample.ndim - self.mean.ndim))
+        each = None if used is None else used.reshape(*used.shape, *(1,) * self.mean.ndim)
         count = sample.size / self.mean.size if used is None else jnp.sum(used)
         old = decay * self.weight
         total = old + count
-        mean, variance = jnp.mean(sample, axes, where=used), jnp.var(sample, axes, where=used)
+        mean, variance = jnp.mean(sample, axes, where=each), jnp.var(sample, axes, where=each)
         shift = mean - self.mean
         updated = Moments(
             mean=self.mean + shift * (count / total),
@@ -61,15 +62,21 @@ class RewardScale(eqx.Module):
     def empty(cls, num_envs: int) -> RewardScale:
         return cls(jnp.zeros(num_envs), Moments.empty())
 
-    def update(self, reward: Float[Array, "T N"], done: Bool[Array, "T N"], gamma: Scalar) -> RewardScale:
-        """R_t = gamma R_{t-1} + r_t, begun anew with each episode."""
+    def update(
+        self,
+        reward: Float[Array, "T N"],
+        done: Bool[Array, "T N"],
+        gamma: Scalar,
+        used: Bool[Array, "T N"] | None = None,
+    ) -> RewardScale:
+        """R_t = gamma R_{t-1} + r_t, begun anew with each episode. Rows that are not `used` lie between episodes."""
 
         def forwards(carry: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
             current = gamma * carry + step[0]
             return jnp.where(step[1], 0.0, current), current
 
         last, returns = jax.lax.scan(forwards, self.discounted_return, (reward, done))
-        return RewardScale(last, self.moments.update(returns))
+        return RewardScale(last, self.moments.update(returns, used=used))
 
     def apply(self, reward: Float[Array, "T N"], clip: Scalar) -> Float[Array, "T N"]:
         return jnp.clip(reward / jnp.sqrt(self.moments.variance + 1e-8), -clip, clip)

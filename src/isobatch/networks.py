@@ -7,8 +7,10 @@ needs a QR decomposition, and batched QR inside jit can deadlock on a CPU.
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -16,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from isobatch.config import Activation, Arrangement, Config
-from isobatch.distributions import Categorical, DiagonalGaussian, Distribution
-from isobatch.envs.spaces import Box, Discrete, Space
+from isobatch.config import Activation, Arrangement, Config, Encoder
+from isobatch.distributions import Bernoulli, Categorical, DiagonalGaussian, Distribution, MultiCategorical
+from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space, distribution_size
+from isobatch.errors import UsageError
 
 ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -30,6 +33,9 @@ HIDDEN_GAIN = 2**0.5  # gains of the three kinds of layers, as in CleanRL and Op
 POLICY_GAIN = 0.01
 VALUE_GAIN = 1.0
 KERNEL = 3
+NATURE = ((8, 4), (4, 2), (3, 1))  # kernel and stride of each convolution
+SMALLEST_NATURE = 36  # pixels a side that leave the last convolution something
+LARGEST_PLAIN = 32  # beyond, plain convolutions leave far too many features
 
 
 @jax.custom_vjp
@@ -84,17 +90,57 @@ class Dense(Affine):
 
 
 class Conv(Affine):
-    """A KERNEL x KERNEL convolution, stride 1, without padding; height x width x channels."""
+    """A square convolution; height x width x channels."""
 
     weight: Float[Array, "K K In Out"]
     bias: Float[Array, "Out"]
+    stride: int = eqx.field(static=True, default=1)
+    padding: int = eqx.field(static=True, default=0)  # zeros on each side
 
     def rows(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 KKIn"]:
-        # Shifted copies and one matrix product: inside a loop XLA's own convolution was 7 times slower on a CPU.
+        return patches(self.weight.shape[0], self.stride, self.padding, x)
+
+    def __call__(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 Out"]:
         size = self.weight.shape[0]
-        height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
-        shifts = [x[..., i : i + height, j : j + width, :] for i in range(size) for j in range(size)]
-        return jnp.concatenate(shifts, axis=-1)
+        if x.size * size**2 // self.stride**2 < MANY:
+            return super().__call__(x)
+        return lean_matmul(partial(patches, size, self.stride, self.padding), x, self.matrix) + self.bias
+
+
+def patches(size: int, stride: int, padding: int, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 KKIn"]:
+    """The part of the image that each output of a convolution sees, as a row.
+
+    Shifted copies and one matrix product: inside a loop XLA's own convolution was 7 times slower on a CPU.
+    """
+    if padding:
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(padding, padding), (padding, padding), (0, 0)])
+    height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
+    shifts = [x[..., i : i + height : stride, j : j + width : stride, :] for i in range(size) for j in range(size)]
+    return jnp.concatenate(shifts, axis=-1)
+
+
+MANY = 2**24  # numbers in the rows of a convolution that are rather computed twice than kept for the backward pass
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def lean_matmul(rows: Callable[[Array], Array], x: Array, weight: Float[Array, "In Out"]) -> Array:
+    """rows(x) W, keeping x for the backward pass: the rows are KERNEL^2 times as large."""
+    return rows(x) @ weight
+
+
+def _lean_forwards(rows: Callable[[Array], Array], x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return rows(x) @ weight, (x, weight)
+
+
+def _lean_backwards(rows: Callable[[Array], Array], saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    x, weight = saved
+    # The barrier keeps XLA from using the rows of the forward pass, and so from keeping them.
+    again, pull = jax.vjp(rows, jax.lax.optimization_barrier(x))
+    (to_x,) = pull(gradient @ weight.T)
+    return to_x, again.reshape(-1, again.shape[-1]).T @ gradient.reshape(-1, gradient.shape[-1])
+
+
+lean_matmul.defvjp(_lean_forwards, _lean_backwards)
 
 
 class Torso(eqx.Module):
@@ -104,16 +150,43 @@ class Torso(eqx.Module):
     denses: tuple[Dense, ...]
     activation: Activation = eqx.field(static=True)
     obs_ndim: int = eqx.field(static=True)
+    residual: bool = eqx.field(static=True, default=False)  # the convolutions are IMPALA's stages
+    channels_first: bool = eqx.field(static=True, default=False)
 
     def __call__(self, obs: Array) -> Float[Array, "*B F"]:
         act = ACTIVATIONS[self.activation]
-        x = obs / 255.0 if obs.dtype == jnp.uint8 else obs.astype(jnp.result_type(float))
-        for conv in self.convs:
-            x = act(conv(x))
+        x = jnp.moveaxis(obs, -3, -1) if self.channels_first else obs
+        x = x / 255.0 if x.dtype == jnp.uint8 else x.astype(jnp.result_type(float))
+        if self.residual:
+            x = act(residual_stages(self.convs, act, x))
+        else:
+            for conv in self.convs:
+                x = act(conv(x))
         x = x.reshape(*x.shape[: x.ndim - self.obs_ndim], -1)
         for dense in self.denses:
             x = act(dense(x))
         return x
+
+
+STAGE = 5  # convolutions of an IMPALA stage: one, and two residual blocks of two
+
+
+def residual_stages(convs: Sequence[Callable[[Array], Array]], act: Callable[[Array], Array], x: Array) -> Array:
+    """IMPALA (Espeholt 2018): stages of a convolution, a pooling and two residual blocks."""
+    for start in range(0, len(convs), STAGE):
+        first, *blocks = convs[start : start + STAGE]
+        x = pooled(first(x))
+        for one, two in zip(blocks[::2], blocks[1::2], strict=True):
+            x = x + two(act(one(act(x))))
+    return x
+
+
+def pooled(x: Float[Array, "*B H W C"]) -> Float[Array, "*B H2 W2 C"]:
+    """The largest of 3 x 3, at every second place; by slices, since `reduce_window` has a slow gradient on a CPU."""
+    height, width = x.shape[-3:-1]
+    x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(1, 1), (1, 1), (0, 0)], constant_values=-jnp.inf)
+    x = functools.reduce(jnp.maximum, [x[..., i : i + height : 2, :, :] for i in range(3)])
+    return functools.reduce(jnp.maximum, [x[..., j : j + width : 2, :] for j in range(3)])
 
 
 class Policy(eqx.Module):
@@ -122,9 +195,15 @@ class Policy(eqx.Module):
     torso: Torso
     head: Dense
     log_std: Float[Array, "D"] | None  # continuous actions only; does not depend on the state
+    action_space: Space | None = eqx.field(static=True, default=None)  # None: one choice, or real numbers
 
     def from_features(self, features: Float[Array, "*B F"]) -> Distribution:
         out = self.head(features)
+        match self.action_space:
+            case MultiDiscrete(sizes):
+                return MultiCategorical(out, sizes)
+            case MultiBinary():
+                return Bernoulli(out)
         if self.log_std is None:
             return Categorical(out)
         return DiagonalGaussian(out, jnp.broadcast_to(self.log_std, out.shape))
@@ -171,31 +250,76 @@ def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Spac
     rng = np.random.default_rng([seed, 0x150BA7C4])
     torso = _torso(rng, config, obs_shape)
     features = torso.denses[-1].bias.size
-    match action_space:
-        case Discrete(n):
-            head, log_std = _dense(rng, features, n, POLICY_GAIN), None
-        case Box(shape):
-            size = int(np.prod(shape))
-            head, log_std = _dense(rng, features, size, POLICY_GAIN), jnp.zeros(size)
+    if isinstance(action_space, Box):
+        size, log_std = len(action_space.low), jnp.zeros(len(action_space.low))
+    else:
+        size, log_std = distribution_size(action_space), None
+    head = _dense(rng, features, size, POLICY_GAIN)
     value_torso = _torso(rng, config, obs_shape) if config.arrangement == "dual" else None
     value_head = _dense(rng, features, 1, VALUE_GAIN)
     aux_head = _dense(rng, features, 1, VALUE_GAIN) if config.policy_iterations_per_phase else None
-    return ActorCritic(Policy(torso, head, log_std), value_torso, value_head, aux_head, config.arrangement)
+    policy = Policy(
+        torso, head, log_std, action_space if isinstance(action_space, MultiDiscrete | MultiBinary) else None
+    )
+    return ActorCritic(policy, value_torso, value_head, aux_head, config.arrangement)
 
 
 def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...]) -> Torso:
-    convs: list[Conv] = []
+    encoder = encoder_for(config, obs_shape)
+    first = encoder != "mlp" and channels_first(obs_shape)
+    image = (*obs_shape[1:], obs_shape[0]) if first else obs_shape
+    convs: tuple[Conv, ...] = ()
     width = int(np.prod(obs_shape))
-    if len(obs_shape) == 3:
-        height, broad, channels = obs_shape
-        for out in config.channels:
-            kernel = _orthogonal(rng, KERNEL * KERNEL * channels, out, HIDDEN_GAIN)
-            convs.append(Conv(kernel.reshape(KERNEL, KERNEL, channels, out), jnp.zeros(out)))
-            height, broad, channels = height - KERNEL + 1, broad - KERNEL + 1, out
-        width = height * broad * channels
+    if encoder != "mlp":
+        convs = tuple(_convs(rng, encoder, config.channels, image[-1]))
+        blank = jax.ShapeDtypeStruct(image, jnp.float32)
+        narrow = Torso(convs, (), config.activation, 3, encoder == "impala")
+        width = jax.eval_shape(narrow, blank).size
     sizes = (width, *config.hidden_sizes)
     denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in itertools.pairwise(sizes)]
-    return Torso(tuple(convs), tuple(denses), config.activation, len(obs_shape))
+    return Torso(convs, tuple(denses), config.activation, len(obs_shape), encoder == "impala", first)
+
+
+def encoder_for(config: Config, obs_shape: tuple[int, ...]) -> Encoder:
+    """The encoder that `config` asks for, or under `auto` the one for such observations; UsageError if it cannot be."""
+    image = len(obs_shape) == 3
+    if config.encoder == "mlp" or (config.encoder == "auto" and not image):
+        return "mlp"
+    seen = " x ".join(map(str, obs_shape))
+    if not image:
+        raise UsageError(f"encoder={config.encoder!r} needs images, and {config.env} shows {seen}: use mlp or auto.")
+    side = min(obs_shape[1:]) if channels_first(obs_shape) else min(obs_shape[:2])
+    if config.encoder == "auto" and side > LARGEST_PLAIN:
+        raise UsageError(f"encoder='auto' is for small images, and {config.env} shows {seen}: use impala or nature.")
+    if config.encoder == "nature" and side < SMALLEST_NATURE:
+        raise UsageError(
+            f"encoder='nature' needs images of at least {SMALLEST_NATURE} pixels a side, and {config.env} shows "
+            f"{seen}: use conv or impala."
+        )
+    return "conv" if config.encoder == "auto" else config.encoder
+
+
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Channels are the fewest: in front (Procgen and Atari in EnvPool), or at the end."""
+    return shape[0] < min(shape[1:])
+
+
+def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...], inputs: int) -> Iterator[Conv]:
+    def conv(i: int, o: int, size: int = KERNEL, stride: int = 1, padding: int = 0) -> Conv:
+        kernel = _orthogonal(rng, size * size * i, o, HIDDEN_GAIN)
+        return Conv(kernel.reshape(size, size, i, o), jnp.zeros(o), stride, padding)
+
+    layers = list(itertools.pairwise((inputs, *channels)))
+    match encoder:
+        case "nature":  # Mnih 2015
+            for (i, o), (size, stride) in zip(layers, NATURE, strict=True):
+                yield conv(i, o, size, stride)
+        case "impala":
+            for i, o in layers:
+                yield conv(i, o, padding=KERNEL // 2)
+                yield from (conv(o, o, padding=KERNEL // 2) for _ in range(STAGE - 1))
+        case _:
+            yield from (conv(i, o) for i, o in layers)
 
 
 def _dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Dense:

@@ -23,6 +23,8 @@ class Options:
     """Iterations between checkpoints; 0 makes ten of them."""
     keep_checkpoints: int = 3
     """How many of the newest checkpoints stay, besides the best one."""
+    env_timeout: float = 60.0
+    """Gymnasium and EnvPool: seconds that a step may take before the run is stopped."""
     tensorboard: bool = False
     """Also write TensorBoard event files into the run directory (extra: tensorboard)."""
     wandb_project: str | None = None
@@ -32,6 +34,9 @@ class Options:
         for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
+
+        if not 0 < self.env_timeout < math.inf:
+            raise UsageError(f"env_timeout={self.env_timeout:g} must be a positive number of seconds.")
 
     @property
     def seeds(self) -> list[int]:

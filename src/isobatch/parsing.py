@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from typing import Any, Literal
 
 from isobatch.errors import UsageError
+
+
+class JsonMapping(str):
+    """A mapping that can be hashed and compared: its JSON text, with sorted keys."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, value: Any) -> JsonMapping:
+        """From a mapping, or from its JSON or YAML text."""
+        if isinstance(value, str):
+            import yaml
+
+            try:
+                value = yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise ValueError from None
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise TypeError
+        return cls(json.dumps(value, sort_keys=True))
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        return json.loads(self)
+
+
+def plain_value(value: Any) -> Any:
+    """A field's value as YAML and JSON have it."""
+    if isinstance(value, JsonMapping):
+        return value.mapping
+    return list(value) if isinstance(value, tuple) else value
 
 
 def parse_value(name: str, value: Any, kind: Any) -> Any:
@@ -30,6 +62,8 @@ def _convert(value: Any, kind: Any) -> Any:
     if origin is tuple:
         parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
         return tuple(_convert(p.strip() if isinstance(p, str) else p, typing.get_args(kind)[0]) for p in parts)
+    if kind is JsonMapping:
+        return JsonMapping.of(value)
     if kind is bool:
         if isinstance(value, str):
             return {"true": True, "yes": True, "false": False, "no": False}[value.lower()] if value else True
@@ -57,4 +91,6 @@ def describe_kind(kind: Any) -> str:
         return "one of " + ", ".join(typing.get_args(kind))
     if origin is tuple:
         return "a list of whole numbers, for example 64,64"
+    if kind is JsonMapping:
+        return "a mapping, for example '{gravity: 3.7}'"
     return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]

@@ -128,7 +128,17 @@ FOR_BOTH: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
+# What belongs to an encoder that has a name: Espeholt 2018, Mnih 2015.
+ENCODERS: dict[str, dict[str, Any]] = {
+    "impala": dict(channels=(16, 32, 32), hidden_sizes=(256,), activation="relu"),
+    "nature": dict(channels=(32, 64, 64), hidden_sizes=(512,), activation="relu"),
+}
 STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
+
+
+def bare_id(env: str) -> str:
+    """The id without its backend or module: `gymnasium/CartPole-v1` is learned as `CartPole-v1` is."""
+    return env.rpartition(":")[2] if ":" in env else env.removeprefix("gymnasium/").removeprefix("envpool/")
 
 
 def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | None = None, **overrides: Any) -> Config:
@@ -141,8 +151,10 @@ def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | N
         raise UsageError(
             f"algo={algo!r} is unknown{near_matches(algo, ALGORITHMS) or '; use ' + ', '.join(ALGORITHMS) + '.'}"
         )
-    settings = ENVIRONMENTS.get(env, {}) | ALGORITHMS[algo] | FOR_BOTH.get((algo, env), {})
-    chosen = settings | overrides
+    name = bare_id(env)
+    settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | FOR_BOTH.get((algo, name), {})
+    encoder = (settings | overrides).get("encoder")
+    chosen = settings | ENCODERS.get(str(encoder), {}) | overrides
     phases = parse_field("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0))
     if phases and "total_timesteps" not in overrides:  # as many whole phases as the preset has room for
         plain = Config.from_dict(chosen | dict(policy_iterations_per_phase=0))

@@ -1,42 +1,32 @@
 """The compiled program: many seeds advance many iterations in one call.
 
-Seeds are vmapped on each device and sharded over all of them (one XLA CPU device per core, or GPUs). A call
-runs a number of *rows*; a row is `log_interval` iterations and yields one line of metrics per seed. How many rows
-a call runs is an argument, not a shape, so a run compiles once, however it is cut into chunks.
+Seeds are vmapped on each device and sharded over all of them (one XLA CPU device per core, or GPUs). How many rows
+a call runs is an argument, not a shape, so a run compiles once, however it is cut into chunks. Where environments step
+outside JAX, `host_program` has another program with the same face.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array
 
 from isobatch.algorithms.iteration import count_turns, iterate
+from isobatch.chunks import COMPILER_OPTIONS, EPISODES, MAX_ROWS, Chunk, kind_of
 from isobatch.config import Config, Hypers
-from isobatch.envs import make_env
+from isobatch.envs import env_of, is_host, steps_outside
 from isobatch.envs.interface import Environment
+from isobatch.host_program import HostProgram
 from isobatch.memory import check_phase_memory
 from isobatch.state import TrainState, initial_state
-
-MAX_ROWS = 128  # rows that one call can return
-# XLA's own choice is 256 bits; 512 were 3 % faster where the processor has them.
-COMPILER_OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
-EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
-
-
-class Chunk(NamedTuple):
-    """What one call returns."""
-
-    states: TrainState  # every leaf has a leading axis of seeds
-    table: Float[Array, "S R K"]  # R = MAX_ROWS, of which the rows that were run are filled
-    finite: Bool[Array, "S"]  # whether a seed's parameters are all finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,36 +40,40 @@ class Program:
         """Advance from `iteration` by `rows` rows. The states passed in are used up."""
         return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows)))
 
-    def present(self, config: Config, begin: int, end: int) -> list[bool]:
-        """Which metrics the iterations begin .. end-1 have: policy updates and auxiliary phases have their turns."""
-        counts = [1, *(int(n) for n in count_turns(config, begin, end))]
-        return [counts[kind_of(name)] > 0 for name in self.names]
+    def begin(self, states: TrainState, iteration: int, say: Callable[[str], None], time_limit: float) -> TrainState:
+        """Before the first call. There is nothing to start: the environments are in the states."""
+        return states
+
+    def end(self) -> None:
+        """After the last call."""
 
 
-def kind_of(name: str) -> int:
-    """What a metric tells of: 0 the rollout, 1 policy updates, 2 auxiliary phases."""
-    return 0 if name in EPISODES else 2 if name.startswith("aux/") else 1
-
-
-def use_cores(num_seeds: int | None = None) -> None:
+def use_cores(num_seeds: int | None = None, config: Config | None = None) -> None:
     """One XLA CPU device per core, but not more than seeds, if no backend runs yet: seeds are sharded over them.
 
     A single device gets a single thread. An operation on a small network takes some microseconds, and so does handing
     it to another thread: one thread was 6 to 10 % faster than two. PJRT_NPROC overrides it, for large networks.
+
+    Where environments step outside JAX there is one device. Calls run in the thread that makes them, since a policy
+    that acts for a few environments is faster than a change of threads; networks on images get all cores.
     """
     if jax._src.xla_bridge.backends_are_initialized():
         return
     cores = len(os.sched_getaffinity(0))
     devices = cores if num_seeds is None else min(num_seeds, cores)
+    env = env_of(config) if config is not None and steps_outside(config.env) else None
+    if env is not None:
+        devices = 1
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         jax.config.update("jax_num_cpu_devices", devices)
-    if devices == 1:
+    if devices == 1 and (env is None or len(env.obs_shape) < 3):
         os.environ.setdefault("PJRT_NPROC", "1")
 
 
 def initial_states(config: Config, seeds: list[int]) -> tuple[TrainState, Hypers]:
     """The states of several seeds, stacked, and the hyperparameters of each."""
-    env = make_env(config.env)
+    env = env_of(config)
     if config.policy_iterations_per_phase:
         check_phase_memory(config, env, len(seeds))
     return stack([initial_state(config, env, seed) for seed in seeds]), stack_hypers([config.hypers] * len(seeds))
@@ -96,8 +90,10 @@ def stack_hypers(hypers: list[Hypers]) -> Hypers:
 _PROGRAMS: dict[tuple, Program] = {}
 
 
-def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program | HostProgram:
     """The program of a config for so many seeds: compiled once, and kept for every run that shares it."""
+    if is_host(env_of(config)):
+        return HostProgram(config, states, hypers, log_interval)
     key = (config.static, states.iteration.shape[0], log_interval)
     if key not in _PROGRAMS:
         _PROGRAMS[key] = compile_program(config.static, states, hypers, log_interval)
@@ -106,7 +102,7 @@ def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval
 
 def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
     """Compile a config for states and hyperparameters of this shape."""
-    env = make_env(structure.env)
+    env = env_of(structure)
     one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
     _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one, jnp.int32(0))
     names = (*sorted(metrics), *EPISODES)

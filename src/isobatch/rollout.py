@@ -17,8 +17,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from isobatch.distributions import Distribution
 from isobatch.envs.interface import Environment, Step
 from isobatch.envs.spaces import Box
+from isobatch.hosts.interface import HostEnvironment
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic, Policy
+
+OBS_EPS = 1e-8  # added to the standard deviation that observations are divided by
+AT_ONCE = 2**25  # numbers in the observations of a rollout that are valued in one pass
 
 
 class EnvCarry(eqx.Module):
@@ -52,6 +56,8 @@ class Segment(eqx.Module):
     value: Float[Array, "T N"]
     next_value: Float[Array, "T N"]
     time_limit: int = eqx.field(static=True)  # of the environment's episodes
+    # Rows that are steps. The others fill the place of a reset, and nothing may be learned from them; None: all are.
+    valid: Bool[Array, "T N"] | None = None
 
 
 def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
@@ -140,7 +146,7 @@ def judge(
     """The steps with the values of their states, and of those they led to."""
     obs, after = see(steps.raw_obs), steps.after
     # Values of all states in one large pass instead of T small ones.
-    values = networks.value(jnp.concatenate([obs, see(last.obs)[None]]))
+    values = values_of(networks, jnp.concatenate([obs, see(last.obs)[None]]))
     next_value = _value_truncated(networks, see, after.obs, after.truncated & ~after.terminated, values[1:])
     return Segment(
         obs=obs,
@@ -156,7 +162,16 @@ def judge(
     )
 
 
-def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
+def values_of(networks: ActorCritic, obs: Array) -> Float[Array, "T N"]:
+    """Values of observations [T, N, ...] at once; of large images step by step, to bound the memory."""
+    if obs[0].size * obs.shape[0] < AT_ONCE:
+        return networks.value(obs)
+    return jax.lax.map(networks.value, obs)
+
+
+def complete_episodes(
+    done: Bool[Array, "T N"], time_limit: int, valid: Bool[Array, "T N"] | None = None
+) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
     """For each step of rows that began with a reset: the length of its episode, and whether to use it.
 
     Used are the episodes that began early enough to end within the row at any length, so that the choice does
@@ -164,17 +179,19 @@ def complete_episodes(done: Bool[Array, "T N"], time_limit: int) -> tuple[Float[
     """
     steps = done.shape[0]
     time = jnp.arange(steps)[:, None]
-    begins = jnp.concatenate([jnp.ones_like(done[:1]), done[:-1]])
+    over = done if valid is None else ~valid  # an episode begins after the row that fills in for its reset
+    begins = jnp.concatenate([jnp.ones_like(done[:1]), over[:-1]])
     first = jax.lax.cummax(jnp.where(begins, time, 0))
     last = jax.lax.cummin(jnp.where(done, time, steps - 1), reverse=True)
-    return (last - first + 1).astype(jnp.result_type(float)), first + time_limit <= steps
+    used = first + time_limit <= steps
+    return (last - first + 1).astype(jnp.result_type(float)), used if valid is None else used & valid
 
 
 def normalizer(moments: Moments | None, clip: Float[Array, ""] | float) -> Callable[[Array], Array]:
     """From raw observations to what the networks see."""
     if moments is None:
         return lambda obs: obs
-    return lambda obs: jnp.clip(moments.normalize(obs.astype(float), 1e-8), -clip, clip)
+    return lambda obs: jnp.clip(moments.normalize(obs.astype(float), OBS_EPS), -clip, clip)
 
 
 def _value_truncated(
@@ -203,12 +220,14 @@ def _value_truncated(
     return flat.reshape(truncated.shape)
 
 
-def clip_to_bounds(action: Array, env: Environment) -> Array:
+def clip_to_bounds(action: Array, env: Environment | HostEnvironment) -> Array:
     """Actions as the environment takes them."""
     space = env.action_space
     if not isinstance(space, Box):
         return action
     low, high = jnp.asarray(space.low), jnp.asarray(space.high)
+    if space.rescaled:
+        action = low + (action + 1) / 2 * (high - low)
     return jnp.clip(action, low, high).reshape(-1, *space.shape)
 
 

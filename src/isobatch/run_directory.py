@@ -29,7 +29,18 @@ from isobatch.errors import UsageError
 from isobatch.metrics import METRICS, Table, format_number, read_metrics
 
 CONFIG, ABOUT, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
-PACKAGES = ("isobatch", "jax", "jaxlib", "equinox", "optax", "gymnax", "orbax-checkpoint", "numpy")
+PACKAGES = (
+    "isobatch",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "gymnax",
+    "gymnasium",
+    "envpool",
+    "orbax-checkpoint",
+    "numpy",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,28 +6,73 @@ that place; during the first s iterations there is nothing to take out and data 
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from isobatch.config import Config
 from isobatch.envs.interface import Environment
-from isobatch.moments import Moments
+from isobatch.hosts.interface import HostEnvironment
 from isobatch.networks import ActorCritic
-from isobatch.rollout import EnvCarry, Segment, collect
+from isobatch.rollout import Segment
+
+AnyEnvironment = Environment | HostEnvironment
 
 
-def empty_queue(config: Config, env: Environment, networks: ActorCritic, envs: EnvCarry) -> Segment:
+def empty_queue(config: Config, env: AnyEnvironment, networks: ActorCritic) -> Segment:
     """Room for `staleness` rollouts."""
-    moments = Moments.empty(env.obs_shape) if config.normalize_observations else None
-    shapes = jax.eval_shape(
-        lambda: collect(env, networks, envs, moments, config.hypers.obs_clip, config.num_steps, jax.random.key(0))[1]
-    )
+    shapes = segment_shapes(config, env, networks)
     return jax.tree.map(lambda leaf: jnp.zeros((config.staleness, *leaf.shape), leaf.dtype), shapes)
+
+
+def segment_shapes(config: Config, env: AnyEnvironment, networks: ActorCritic) -> Any:
+    """A segment of shapes and types."""
+
+    def one() -> Segment:
+        shape = (config.num_steps, config.num_envs)
+        obs = jnp.zeros((*shape, *env.obs_shape), seen_dtype(config, env))
+        behavior = networks.policy(obs)
+        numbers, never = jnp.zeros(shape), jnp.zeros(shape, bool)
+        return Segment(
+            obs=obs,
+            action=behavior.sample(jax.random.key(0)),
+            behavior=behavior,
+            log_prob=numbers,
+            reward=numbers,
+            terminated=never,
+            truncated=never,
+            value=numbers,
+            next_value=numbers,
+            time_limit=env.max_steps,
+            valid=never if has_fillers(env) else None,
+        )
+
+    return jax.eval_shape(one)
+
+
+def seen_dtype(config: Config, env: AnyEnvironment) -> Any:
+    """Of observations as the networks see them, and as rollouts are kept."""
+    as_float = config.normalize_observations or env.obs_dtype == "float32"
+    return jnp.result_type(float) if as_float else env.obs_dtype
+
+
+def has_fillers(env: AnyEnvironment) -> bool:
+    """Whether some rows of a rollout are no steps: `Segment.valid`."""
+    return getattr(env, "autoreset", None) == "next-step"
 
 
 def exchange(queue: Segment, fresh: Segment, iteration: Int[Array, ""], staleness: int) -> tuple[Segment, Segment]:
     """The rollout that is due, and the queue with `fresh` in its place."""
+    return due(queue, iteration, staleness), put(queue, fresh, iteration, staleness)
+
+
+def due(queue: Segment, iteration: Int[Array, ""], staleness: int) -> Segment:
     slot = iteration % staleness
-    due = jax.tree.map(lambda q: jax.lax.dynamic_index_in_dim(q, slot, keepdims=False), queue)
-    return due, jax.tree.map(lambda q, new: q.at[slot].set(new), queue, fresh)
+    return jax.tree.map(lambda q: jax.lax.dynamic_index_in_dim(q, slot, keepdims=False), queue)
+
+
+def put(queue: Segment, fresh: Segment, iteration: Int[Array, ""], staleness: int) -> Segment:
+    slot = iteration % staleness
+    return jax.tree.map(lambda q, new: q.at[slot].set(new), queue, fresh)

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
+from isobatch.chunks import MAX_ROWS, Chunk, present, row_ends
 from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
+from isobatch.host_program import HostProgram, StoppedError
 from isobatch.metrics import RETURN, Table, columns_of, final_returns, rows_of
 from isobatch.options import Options
-from isobatch.program import MAX_ROWS, Program, initial_states, program_for, use_cores
+from isobatch.program import Program, initial_states, program_for, use_cores
 from isobatch.recorder import Recorder, check_extras
 from isobatch.run_directory import RunDirectory
 from isobatch.state import TrainState
@@ -62,6 +64,8 @@ class Result:
     @property
     def final_return(self) -> list[float | None]:
         """One number a seed: mean return of the episodes that ended in the last tenth of the steps."""
+        if not self.metrics:  # interrupted before the first line
+            return [None] * self.options.num_seeds
         return final_returns(self.metrics, self.config.env_steps)
 
     def to_json(self) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def train(
     `watch` is told the progress about twice a second, `say` gets sentences meant for a person. Further options
     are the fields of `Options`.
     """
-    use_cores()  # unless the program did so already, knowing that it will train few seeds
+    use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
     choices = Options(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
     states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written
@@ -106,7 +110,11 @@ def train(
         compile_seconds = time.perf_counter() - clock
         start, clock = iteration, time.perf_counter()
         loop = Loop(config, choices, program, hypers, recorder, watch, say, stopped)
-        states, iteration = loop.run(states, start)
+        try:
+            states = program.begin(states, start, say, choices.env_timeout)
+            states, iteration = loop.run(states, start)
+        finally:
+            program.end()
         seconds = time.perf_counter() - clock
         interrupted = iteration < config.num_iterations
         if interrupted:
@@ -133,7 +141,7 @@ class Loop:
 
     config: Config
     options: Options
-    program: Program
+    program: Program | HostProgram
     hypers: Hypers  # of all seeds, stacked
     recorder: Recorder
     watch: Callable[[Progress], None]
@@ -154,14 +162,17 @@ class Loop:
             stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
             rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
             clock = time.perf_counter()
-            chunk = self.program(states, self.hypers, iteration, rows)
+            ends = row_ends(iteration, rows, per_line, total)
+            try:
+                chunk = self.program(states, self.hypers, iteration, rows)
+            except StoppedError as error:
+                raise self.stopped_by(error, iteration, ends, score) from None
             self.recorder.flush()  # of the chunk before, while this one computes
             table, finite = np.asarray(chunk.table)[:, :rows], np.asarray(chunk.finite)
             seconds = time.perf_counter() - clock
-            ends = [min(iteration + (r + 1) * per_line, total) for r in range(rows)]
             if not (np.all(finite) and np.all(np.isfinite(table))):
-                raise self.diverged(table, finite, ends)
-            lines = self.add_lines(table, ends)
+                raise self.diverged(table, finite, iteration, ends)
+            lines = self.add_lines(table, iteration, ends)
             states, iteration = chunk.states, ends[-1]
             spent = time.perf_counter() - begin
             speed = (iteration - first) * batch * self.options.num_seeds / spent
@@ -180,11 +191,12 @@ class Loop:
     def columns(self) -> tuple[str, ...]:
         return columns_of(self.program.names)
 
-    def add_lines(self, table: np.ndarray, ends: list[int]) -> list[tuple]:
-        names, per_line = self.program.names, self.options.line_iterations(self.config.num_iterations)
-        present = np.array([self.program.present(self.config, (end - 1) // per_line * per_line, end) for end in ends])
-        present = present.reshape(len(ends), len(names))
-        lines = rows_of(names, table, present, ends, self.config.geometry.iteration_batch, self.options.seeds)
+    def add_lines(self, table: np.ndarray, begin: int, ends: list[int]) -> list[tuple]:
+        """Lines of the rows that end at these iterations; the first one begins at `begin`."""
+        names = self.program.names
+        there = [present(names, self.config, first, end) for first, end in zip([begin, *ends], ends, strict=False)]
+        shown = np.array(there).reshape(len(ends), len(names))
+        lines = rows_of(names, table, shown, ends, self.config.geometry.iteration_batch, self.options.seeds)
         self.recorder.add(self.columns, lines)
         return lines
 
@@ -197,11 +209,23 @@ class Loop:
             self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
         return spoken
 
-    def diverged(self, table: np.ndarray, finite: np.ndarray, ends: list[int]) -> RunError:
+    def stopped_by(self, error: StoppedError, begin: int, ends: list[int], score: float) -> RunError:
+        """What to tell when an environment failed; all iterations before are kept."""
+        chunk: Chunk = error.chunk
+        done = [end for end in ends if end <= error.iteration]
+        if error.iteration > max([begin, *done]):
+            done.append(error.iteration)
+        self.add_lines(np.asarray(chunk.table)[:, : len(done)], begin, done)
+        self.recorder.checkpoint(error.iteration, chunk.states, score)
+        directory = self.recorder.directory
+        kept = "" if directory is None else f" All before is kept: isobatch train --resume --run-dir {directory.path}"
+        return RunError(f"{error}{kept}")
+
+    def diverged(self, table: np.ndarray, finite: np.ndarray, begin: int, ends: list[int]) -> RunError:
         """What to tell when a number stopped being finite; the rows before it are kept."""
         bad = ~np.isfinite(table)  # [seeds, rows, metrics]
         row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(ends) - 1
-        self.add_lines(table[:, :row], ends[:row])
+        self.add_lines(table[:, :row], begin, ends[:row])
         hit = bad[:, row].any(axis=1) if bad.any() else ~finite
         seeds = ", ".join(str(seed) for seed, is_hit in zip(self.options.seeds, hit, strict=True) if is_hit)
         names = [name for name, is_bad in zip(self.program.names, bad[:, row].any(axis=0), strict=True) if is_bad]

@@ -28,6 +28,7 @@ class AuxiliaryBatch(eqx.Module):
     obs: Array
     target: Float[Array, "*B"]
     old: Distribution  # before the auxiliary phase
+    share: Float[Array, "*B"] | None = None  # of the sample in a mean; 0 where a row is no step
 
 
 def auxiliary_phase(
@@ -36,10 +37,11 @@ def auxiliary_phase(
     """E_aux epochs over the phase, after which an averaged proximal policy starts anew from the current weights."""
     iterations, steps, envs = phase.target.shape
     old = jax.lax.map(learner.networks.policy, phase.obs)  # iteration by iteration, to bound the memory
+    share = None if phase.valid is None else phase.valid / jnp.mean(phase.valid)
     # [N_pi, T, N] as [T, N_pi N]: rows of the phase are the environments of all its iterations.
     flat = jax.tree.map(
         lambda x: jnp.moveaxis(x, 0, 1).reshape(steps * iterations * envs, *x.shape[3:]),
-        AuxiliaryBatch(phase.obs, phase.target, old),
+        AuxiliaryBatch(phase.obs, phase.target, old, share),
     )
     count = config.aux_minibatches * iterations
 
@@ -74,7 +76,7 @@ def joint_loss(
         "aux/clone_kl": batch.old.kl(current),
         "aux/true_value_loss": losses.value_loss(value, batch.target),
     }
-    metrics = {name: jnp.mean(part) for name, part in parts.items()}
+    metrics = {name: jnp.mean(part if batch.share is None else batch.share * part) for name, part in parts.items()}
     return (
         metrics["aux/value_loss"] + beta_clone * metrics["aux/clone_kl"] + metrics["aux/true_value_loss"],
         metrics,

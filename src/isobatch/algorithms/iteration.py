@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Int, Key
 
 from isobatch.algorithms.auxiliary_phase import auxiliary_phase
 from isobatch.algorithms.noise_scale import noise_metrics
@@ -17,21 +17,21 @@ from isobatch.config import Config, Hypers
 from isobatch.envs.interface import Environment
 from isobatch.rollout import Episodes, Segment, collect, start_envs
 from isobatch.staleness import exchange
-from isobatch.state import Phase, TrainState, learning_rate
+from isobatch.state import Learning, TrainState, learning_rate
 
 
 def iterate(
     config: Config, env: Environment, state: TrainState, hypers: Hypers, iteration: Int[Array, ""]
 ) -> tuple[TrainState, Metrics, Episodes]:
-    """One alternation between sampling and optimisation. Metrics of a part that was not its turn are 0.
+    """One alternation between sampling and optimisation, of an environment written in JAX.
 
     `iteration` is also in the state; as an argument that all seeds share it can decide, under vmap, whether
     a branch is computed at all.
     """
-    key, reset_key, rollout_key, update_key, aux_key = jax.random.split(state.key, 5)
+    keys = iteration_keys(state.key)
     envs = state.envs
     if config.complete_episodes:
-        envs = start_envs(env, config.num_envs, False, reset_key)
+        envs = start_envs(env, config.num_envs, False, keys.reset)
     envs, segment, episodes, raw_obs = collect(
         env,
         state.learner.networks,
@@ -39,42 +39,66 @@ def iterate(
         state.obs_moments,
         hypers.obs_clip,
         config.num_steps,
-        rollout_key,
+        keys.rollout,
         config.complete_episodes,
     )
     queue = state.queue
     if queue is not None:
         segment, queue = exchange(queue, segment, iteration, config.staleness)
-
-    update = iteration - config.staleness  # number of this update; below 0 data is only collected
-    learned = (state.learner, state.reward_scale, state.advantage_moments, jnp.zeros(segment.reward.shape))
-    if queue is None:
-        learned, metrics = policy_phase(config, learned, segment, hypers, iteration, update_key)
-    else:
-        learned, metrics = when(
-            update >= 0, partial(policy_phase, config), learned, segment, hypers, iteration, update_key
-        )
-    learner, reward_scale, advantage_moments, target = learned
-
-    phase = state.phase
-    if phase is not None:
-        slot = update % config.policy_iterations_per_phase
-        phase = Phase(phase.obs.at[slot].set(segment.obs), phase.target.at[slot].set(target))
-        over = (update >= 0) & (slot == config.policy_iterations_per_phase - 1)
-        learner, aux_metrics = when(over, partial(auxiliary_phase, config), learner, phase, hypers, aux_key)
-        metrics |= aux_metrics
+    learning, metrics = learn(config, state.learning, segment, hypers, iteration, keys)
     new_state = TrainState(
-        learner=learner,
+        learner=learning.learner,
         envs=envs,
         obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs.astype(float)),
-        reward_scale=reward_scale,
-        advantage_moments=advantage_moments,
+        reward_scale=learning.reward_scale,
+        advantage_moments=learning.advantage_moments,
         queue=queue,
-        phase=phase,
-        key=key,
+        phase=learning.phase,
+        key=keys.next,
         iteration=state.iteration + 1,
     )
     return new_state, metrics, episodes
+
+
+class Keys(NamedTuple):
+    """The randomness of one iteration, and where that of the next one comes from."""
+
+    next: Key[Array, ""]
+    reset: Key[Array, ""]
+    rollout: Key[Array, ""]
+    update: Key[Array, ""]
+    auxiliary: Key[Array, ""]
+
+
+def iteration_keys(key: Key[Array, ""]) -> Keys:
+    return Keys(*jax.random.split(key, len(Keys._fields)))
+
+
+def learn(
+    config: Config, before: Learning, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], keys: Keys
+) -> tuple[Learning, Metrics]:
+    """All that an iteration does with the rollout that is due, whoever collected it.
+
+    Metrics of a part that was not its turn are 0.
+    """
+    update = iteration - config.staleness  # number of this update; below 0 data is only collected
+    learned = (before.learner, before.reward_scale, before.advantage_moments, jnp.zeros(segment.reward.shape))
+    if not config.staleness:
+        learned, metrics = policy_phase(config, learned, segment, hypers, iteration, keys.update)
+    else:
+        learned, metrics = when(
+            update >= 0, partial(policy_phase, config), learned, segment, hypers, iteration, keys.update
+        )
+    learner, reward_scale, advantage_moments, target = learned
+
+    phase = before.phase
+    if phase is not None:
+        slot = update % config.policy_iterations_per_phase
+        phase = phase.store(slot, segment, target)
+        over = (update >= 0) & (slot == config.policy_iterations_per_phase - 1)
+        learner, aux_metrics = when(over, partial(auxiliary_phase, config), learner, phase, hypers, keys.auxiliary)
+        metrics |= aux_metrics
+    return Learning(learner, reward_scale, advantage_moments, phase), metrics
 
 
 def policy_phase(

@@ -59,14 +59,17 @@ def prepare(
     if reward_scale is not None:
         if config.complete_episodes:  # every row begins with a reset
             reward_scale = eqx.tree_at(lambda r: r.discounted_return, reward_scale, replace_fn=jnp.zeros_like)
-        reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma)
+        reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma, segment.valid)
         reward = reward_scale.apply(reward, hypers.reward_clip)
     advantage = estimate_advantages(config, segment, reward, hypers)
     value = segment.value if config.baseline else jnp.zeros_like(segment.value)
     target = advantage + value
     lengths, used = jnp.full_like(advantage, config.num_steps), jnp.ones_like(done)
+    if segment.valid is not None:
+        used = segment.valid
+        lengths = jnp.broadcast_to(jnp.maximum(jnp.sum(used, axis=0), 1).astype(lengths.dtype), used.shape)
     if config.complete_episodes:
-        lengths, used = complete_episodes(done, segment.time_limit)
+        lengths, used = complete_episodes(done, segment.time_limit, segment.valid)
     share = sample_weights("timestep", lengths, used, hypers.aggregation_horizon)
     decay = hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
     advantage_moments = advantage_moments.update(advantage, decay, used)

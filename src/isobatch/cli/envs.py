@@ -1,4 +1,5 @@
-"""List the environments by id, with their observations, actions and time limits."""
+"""List the environments by id: those of gymnax with their observations, actions and time limits, then the ids of
+Gymnasium and EnvPool."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from isobatch.envs import env_ids, make_env
+    from isobatch.hosts.envpool_envs import INSTALL, envpool_ids
+    from isobatch.hosts.gymnasium_envs import gymnasium_ids
 
     found = {env_id: make_env(env_id) for env_id in env_ids()}
+    gymnasium, envpool = gymnasium_ids(), envpool_ids()
     if args.json:
         console.print_json(
             {
@@ -27,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
                         "max_steps": env.max_steps,
                     }
                     for env_id, env in found.items()
-                ]
+                ],
+                "gymnasium": [f"gymnasium/{env_id}" for env_id in gymnasium],
+                "envpool": [f"envpool/{env_id}" for env_id in envpool],
             }
         )
         return 0
@@ -35,5 +41,8 @@ def run(args: argparse.Namespace) -> int:
         [env_id, " x ".join(map(str, env.obs_shape)), str(env.action_space), str(env.max_steps)]
         for env_id, env in found.items()
     ]
-    console.out.print(console.table("", ["id", "observation", "actions", "time limit"], rows))
+    console.out.print(console.table("written in JAX", ["id", "observation", "actions", "time limit"], rows))
+    console.out.print(f"\ngymnasium/, and module:Id for ids that a module registers\n{', '.join(gymnasium)}")
+    there = ", ".join(envpool) or f"not installed: {INSTALL}"
+    console.out.print(f"\nenvpool/\n{there}", markup=False)
     return 0

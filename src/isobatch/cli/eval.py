@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError
 from isobatch.parsing import parse_value
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from isobatch.loading import LoadedRun
+
+TRAINED, HELD_OUT = "training levels", "all levels"
 
 
 def add_flags(parser: Parser) -> None:
@@ -19,19 +29,32 @@ def add_flags(parser: Parser) -> None:
     )
     parser.add_argument("--checkpoint", default="newest", metavar="WHICH", help="newest, best or an iteration")
     parser.add_argument("--seed", default="0", metavar="N", help="seed of the episodes")
+    parser.add_argument(
+        "--held-out", action="store_true", help="Procgen: also on all levels, where num_levels were trained on"
+    )
+    parser.add_argument("--video", type=Path, metavar="FILE", help="also film episodes: .gif, or .mp4 (extra: video)")
+    parser.add_argument("--video-episodes", default="1", metavar="N", help="episodes to film (default 1)")
+    parser.add_argument("--policy-seed", metavar="N", help="the run's seed to film; default: the first")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
-    if episodes < 1:
-        raise UsageError(f"episodes={episodes} must be at least 1.")
-    from isobatch.evaluation import evaluate
+    filmed = parse_value("video_episodes", args.video_episodes, int)
+    for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
+        if value < least:
+            raise UsageError(f"{name}={value} must be at least {least}.")
+    from isobatch.evaluation import evaluate, held_out
     from isobatch.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
-    returns, lengths = evaluate(loaded.config, loaded.states, episodes, not args.sampled, seed)
-    how = "sampled" if args.sampled else "most likely"
+    configs = {TRAINED: loaded.config} | ({HELD_OUT: held_out(loaded.config)} if args.held_out else {})
+    film = prepare_film(args, loaded, filmed, seed)
+    played = {
+        name: Played(*evaluate(config, loaded.states, episodes, not args.sampled, seed))
+        for name, config in configs.items()
+    }
+    video = film()
     if args.json:
         console.print_json(
             {
@@ -42,18 +65,84 @@ def run(args: argparse.Namespace) -> int:
                 "episodes": episodes,
                 "deterministic": not args.sampled,
                 "seeds": loaded.seeds,
-                "return_mean": returns.mean(axis=1),
-                "return_std": returns.std(axis=1),
-                "length_mean": lengths.mean(axis=1),
             }
+            | played[TRAINED].to_json()
+            | ({"held_out": played[HELD_OUT].to_json() | gap(played)} if args.held_out else {})
+            | ({"video": video} if video else {})
         )
         return 0
-    rows = [
-        [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
-        for s, r, n in zip(loaded.seeds, returns, lengths, strict=True)
-    ]
+    how = "sampled" if args.sampled else "most likely"
     title = (
         f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, {episodes} episodes"
     )
-    console.out.print(console.table(title, ["seed", "return", "std", "min", "max", "length"], rows))
+    console.out.print(side_by_side(title, loaded, played) if args.held_out else alone(title, loaded, played[TRAINED]))
+    if video:
+        shown = ", ".join(console.number(value) for value in video["returns"])
+        console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})", markup=False)
     return 0
+
+
+class Played(NamedTuple):
+    """Of each seed and episode."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "return_mean": self.returns.mean(axis=1),
+            "return_std": self.returns.std(axis=1),
+            "length_mean": self.lengths.mean(axis=1),
+        }
+
+
+def gap(played: dict[str, Played]) -> dict[str, Any]:
+    """How much less a policy gets on levels it may not have seen, with its standard error."""
+    variances = [one.returns.var(axis=1) / one.returns.shape[1] for one in played.values()]
+    return {
+        "gap": played[TRAINED].returns.mean(axis=1) - played[HELD_OUT].returns.mean(axis=1),
+        "gap_error": np.sqrt(np.sum(variances, axis=0)),
+    }
+
+
+def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
+    rows = [
+        [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
+        for s, r, n in zip(loaded.seeds, *played, strict=True)
+    ]
+    return console.table(title, ["seed", "return", "std", "min", "max", "length"], rows)
+
+
+def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Table:
+    found = gap(played)
+    rows = []
+    for i, seed in enumerate(loaded.seeds):
+        each = [(one.returns[i].mean(), one.returns[i].std()) for one in played.values()]
+        numbers = [*(number for pair in each for number in pair), found["gap"][i], found["gap_error"][i]]
+        rows.append([str(seed), *(console.number(float(value), 2) for value in numbers)])
+    columns = [column for name in played for column in (name, "std")]
+    return console.table(title, ["seed", *columns, "gap", "+-"], rows)
+
+
+def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Any:
+    """A function that films and says what; everything that can be wrong is checked before it is called."""
+    if args.video is None:
+        return lambda: None
+    from isobatch.agent import Agent, learned_of
+    from isobatch.rendering.scenes import frames
+    from isobatch.rendering.stage import open_scene
+    from isobatch.rendering.video import check_video, record
+
+    check_video(args.video)
+    learned = learned_of(loaded, parse_value("policy_seed", args.policy_seed, int | None))
+    scene = open_scene(loaded.config)
+
+    def film() -> dict[str, Any]:
+        played = frames(scene, Agent(learned), episodes, not args.sampled, seed)
+        try:
+            returns = record(args.video, played, loaded.config.env)
+        finally:
+            scene.close()
+        return {"file": str(args.video), "policy_seed": learned.seed, "returns": returns}
+
+    return film

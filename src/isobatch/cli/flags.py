@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
-from isobatch.parsing import parse_value
+from isobatch.parsing import JsonMapping, parse_value
 from isobatch.presets import STALE_OBJECTIVES, preset
 
 
@@ -88,6 +88,12 @@ def add_config(parser: Parser) -> None:
     add_dataclass(parser, "hyperparameters", Hypers)
 
 
+def add_policy(parser: Parser) -> None:
+    """Which of the policies that a run trained."""
+    parser.add_argument("--checkpoint", default="newest", metavar="WHICH", help="newest, best or an iteration")
+    parser.add_argument("--policy-seed", metavar="N", help="one of the run's seeds; default: the first")
+
+
 def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
     """The fields of these dataclasses that were set by a flag."""
     names = {field.name for owner in owners for field in dataclasses.fields(owner)}
@@ -146,4 +152,6 @@ def _shown(default: Any) -> str:
 def _metavar(kind: Any) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "{" + ",".join(typing.get_args(kind)) + "}"
-    return {int: "N", float: "X", str: "NAME"}.get(kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N")
+    return {int: "N", float: "X", str: "NAME", JsonMapping: "MAPPING"}.get(
+        kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N"
+    )

@@ -14,7 +14,9 @@ from isobatch.errors import RunError, UsageError, near_matches
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
-    "eval": "play episodes with a trained policy",
+    "eval": "play episodes with a trained policy and report their returns",
+    "play": "watch a trained policy",
+    "export": "write a trained policy into a file for other programs",
     "rescale": "change the batch size, and let the hyperparameters follow",
     "advise": "see where the samples go, and what to watch",
     "diagnose": "measure how noisy and how biased the gradient is",

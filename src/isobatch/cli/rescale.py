@@ -14,7 +14,7 @@ from typing import Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
 from isobatch.config import Config, Hypers
-from isobatch.config_files import dump_settings, read_text, write_text
+from isobatch.config_files import dump_settings, read_text, write_file
 from isobatch.errors import UsageError
 from isobatch.parsing import parse_value
 from isobatch.presets import changed_settings
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     answer = answer_in(args.library, result.after, source)
     text = answer.text if answer else dump_settings(changed_settings(result.after))
     if args.out:
-        write_text(args.out, text)
+        write_file(args.out, text)
     if args.json:
         console.print_json(result.to_json() | (_foreign_json(answer) if answer else {}))
         return 0

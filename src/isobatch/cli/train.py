@@ -30,16 +30,16 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.program import use_cores
     from isobatch.trainer import train
 
-    use_cores(options.num_seeds)
+    use_cores(options.num_seeds, config)
     head = console.err if args.json else console.out
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/], {seeds}")
     lines = batch_accounting(config)
     if config.policy_iterations_per_phase:
-        from isobatch.envs import make_env
+        from isobatch.envs import env_of
         from isobatch.memory import in_words, phase_bytes
 
-        lines.append(("phase memory", in_words(phase_bytes(config, make_env(config.env), options.num_seeds))))
+        lines.append(("phase memory", in_words(phase_bytes(config, env_of(config), options.num_seeds))))
     head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(
@@ -77,7 +77,8 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
 
 def default_directory(config: Config, seed: int) -> Path:
     """Named as CleanRL names its runs."""
-    return Path("runs") / f"{config.env}__{config.algo}__{seed}__{time.strftime('%Y%m%d-%H%M%S')}"
+    env = config.env.replace("/", "-").replace(":", "-")
+    return Path("runs") / f"{env}__{config.algo}__{seed}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def show(result: Any) -> None:

@@ -1,29 +1,116 @@
-"""Environments by id: those of gymnax, and probes whose values are known."""
+"""Environments by id: those of gymnax and probes, written in JAX; those of Gymnasium and EnvPool, which are not.
+
+`gymnasium/CartPole-v1` and `envpool/CartPole-v1` name the backend. Without one gymnax comes first, then Gymnasium;
+`module:Id` is Gymnasium's, and imports the module that registers it.
+"""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import importlib
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from isobatch.envs.gymnax_envs import BROKEN, GymnaxEnvironment, gymnax_ids
-from isobatch.envs.interface import Environment
+from isobatch.config import Config
+from isobatch.envs.gymnax_envs import BROKEN, IN_GYMNAX_TOO, GymnaxEnvironment, gymnax_ids
+from isobatch.envs.interface import Environment, Settings
 from isobatch.envs.probes import PROBES
+from isobatch.envs.spaces import Box
 from isobatch.errors import UsageError, near_matches
+
+if TYPE_CHECKING:
+    from isobatch.hosts.interface import HostEnvironment
+
+
+USUAL = Settings()
 
 
 def env_ids() -> list[str]:
-    """Every id that `make_env` accepts."""
+    """Every id of an environment written in JAX."""
     return [*gymnax_ids(), *PROBES]
 
 
+def host_ids() -> list[str]:
+    """Every id of the other backends, as far as they are installed."""
+    from isobatch.hosts.envpool_envs import envpool_ids
+    from isobatch.hosts.gymnasium_envs import gymnasium_ids
+
+    return [f"gymnasium/{i}" for i in gymnasium_ids()] + [f"envpool/{i}" for i in envpool_ids()]
+
+
+def env_of(config: Config) -> Any:
+    """The environment that a config names: `Environment` or `HostEnvironment`."""
+    settings = Settings(config.env_kwargs, config.vectorization, config.autoreset, config.rescale_actions)
+    return make_env(config.env, settings)
+
+
+def steps_outside(env_id: str) -> bool:
+    """Whether an id is one of Gymnasium or EnvPool; found out without gymnax, whose import starts JAX's backend."""
+    from isobatch.hosts.gymnasium_envs import is_registered
+
+    named = env_id.startswith(("gymnasium/", "envpool/")) or ":" in env_id
+    return named or (is_registered(env_id) and env_id not in IN_GYMNAX_TOO)
+
+
+def is_host(env: Any) -> bool:
+    return hasattr(env, "open")
+
+
 @cache
-def make_env(env_id: str) -> Environment:
-    """The environment of this id: one object per id, so that compiled programs are shared."""
-    if env_id in PROBES:
-        return PROBES[env_id]
+def make_env(env_id: str, settings: Settings = USUAL) -> Any:
+    """The environment of this id: one object per id and settings, so that compiled programs are shared."""
+    backend, _, name = env_id.partition("/")
+    if backend == "envpool":
+        return envpool_env(name, settings)
+    if not steps_outside(env_id) and (env_id in PROBES or env_id in gymnax_ids()):
+        return jax_env(env_id, settings)
     if env_id in BROKEN:
         raise UsageError(f"env={env_id!r} is not available: {BROKEN[env_id]}; use another id from `isobatch envs`.")
-    if env_id not in gymnax_ids():
-        raise UsageError(
-            f"env={env_id!r} is unknown{near_matches(env_id, env_ids()) or '; `isobatch envs` lists the ids.'}"
-        )
-    return GymnaxEnvironment(env_id)
+    return gymnasium_env(name if backend == "gymnasium" else env_id, env_id, settings)
+
+
+def jax_env(env_id: str, settings: Settings) -> Environment:
+    host_only = {
+        "env_kwargs": settings.kwargs,
+        "vectorization": settings.vectorization,
+        "autoreset": settings.autoreset,
+    }
+    for (name, value), usual in zip(host_only.items(), USUAL, strict=False):
+        if value != usual:
+            raise UsageError(
+                f"{name}={value!r} is not for {env_id}, which is written in JAX: drop it, or use gymnasium/."
+            )
+    env = PROBES[env_id] if env_id in PROBES else GymnaxEnvironment(env_id)
+    if not settings.rescale_actions or not isinstance(env.action_space, Box):
+        return env
+    space = dataclasses.replace(env.action_space, rescaled=True)
+    if isinstance(env, GymnaxEnvironment):
+        env = copy.copy(env)
+        env.action_space = space
+        return env
+    return dataclasses.replace(env, action_space=space)
+
+
+def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment:
+    from isobatch.hosts.gymnasium_envs import GymnasiumEnvironment, gymnasium_ids, is_registered
+
+    module, colon, _ = name.rpartition(":")
+    if colon:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(f"env={env_id!r} names a module that cannot be imported: {error}.") from None
+    elif not is_registered(name):
+        known = host_ids() if name != env_id else [*env_ids(), *gymnasium_ids(), *host_ids()]
+        close = near_matches(env_id, known)
+        raise UsageError(f"env={env_id!r} is unknown{close or '; `isobatch envs` lists the ids.'}")
+    return GymnasiumEnvironment(name, settings)
+
+
+def envpool_env(name: str, settings: Settings) -> HostEnvironment:
+    from isobatch.hosts.envpool_envs import EnvPoolEnvironment
+
+    if (settings.vectorization, settings.autoreset) != (USUAL.vectorization, USUAL.autoreset):
+        raise UsageError("vectorization and autoreset are for Gymnasium; EnvPool has its own: leave them out.")
+    return EnvPoolEnvironment(name, settings)

@@ -14,6 +14,15 @@ from isobatch.envs.spaces import Space
 State = Any
 
 
+class Settings(NamedTuple):
+    """How an environment is made, besides its id; all but the last are for environments outside JAX."""
+
+    kwargs: str = "{}"  # JSON
+    vectorization: str = "sync"
+    autoreset: str = "disabled"
+    rescale_actions: bool = False
+
+
 class Step(NamedTuple):
     """Where one action led. `obs` is the true next observation, also at the end of an episode."""
 

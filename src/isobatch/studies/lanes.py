@@ -13,10 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.envs import make_env
+from isobatch.chunks import MAX_ROWS, present
+from isobatch.envs import env_of
+from isobatch.host_program import HostProgram
 from isobatch.memory import check_phase_memory
 from isobatch.metrics import columns_of, rows_of, table_of
-from isobatch.program import MAX_ROWS, Program, initial_states, program_for, stack_hypers, use_cores
+from isobatch.options import Options
+from isobatch.program import Program, initial_states, program_for, stack_hypers, use_cores
 from isobatch.studies.grid import Cell
 from isobatch.studies.rows import Diverged, Outcome
 
@@ -28,17 +31,18 @@ def train_cells(
     cells: list[Cell], seeds: list[int], watch: Callable[[float], None] = lambda done: None
 ) -> list[Outcome]:
     """Train cells of one shape on the same seeds. `watch` gets the part that is done."""
-    use_cores()
     config, lanes = cells[0].config, len(cells) * len(seeds)
+    use_cores(config=config)
     assert all(cell.config.static == config.static for cell in cells)
     if config.policy_iterations_per_phase:
-        check_phase_memory(config, make_env(config.env), lanes)
+        check_phase_memory(config, env_of(config), lanes)
     states, _ = initial_states(config, seeds)  # does not depend on hyperparameters
     states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
     hypers = stack_hypers([cell.config.hypers for cell in cells for _ in seeds])
     total = config.num_iterations
     per_line = -(-total // LINES)
     program = program_for(config, states, hypers, per_line)
+    states = program.begin(states, 0, lambda sentence: None, Options().env_timeout)
     tables, ends, rows = [], [0], 1
     while ends[-1] < total:
         rows = min(rows, MAX_ROWS, -(-(total - ends[-1]) // per_line))
@@ -49,6 +53,7 @@ def train_cells(
         ends += [min(ends[-1] + (row + 1) * per_line, total) for row in range(rows)]
         watch(ends[-1] / total)
         rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(time.perf_counter() - clock, 1e-6))))
+    program.end()
     # Parameters that are not finite spoil the next metrics, so they need a look at the end only: where chunks end
     # depends on time, which results must not.
     table, finite = np.concatenate(tables, axis=1), np.asarray(chunk.finite)
@@ -57,7 +62,7 @@ def train_cells(
 
 
 def outcome(
-    cell: Cell, seeds: list[int], program: Program, table: np.ndarray, finite: np.ndarray, ends: list[int]
+    cell: Cell, seeds: list[int], program: Program | HostProgram, table: np.ndarray, finite: np.ndarray, ends: list[int]
 ) -> Outcome:
     """Of one cell: `table` [seeds, lines, metrics], `finite` [seeds] whether the parameters are, at the end."""
     batch, per_line = cell.config.geometry.iteration_batch, ends[0]
@@ -71,7 +76,7 @@ def outcome(
             names = np.array(program.names)[wrong[place, line]]
             limits[seed] = ends[line]
             diverged[seed] = Diverged(ends[line] * batch, str(names[0]) if len(names) else "a network parameter")
-    present = np.array([program.present(cell.config, (end - 1) // per_line * per_line, end) for end in ends])
-    lines = rows_of(program.names, np.where(wrong, 0.0, table), present, ends, batch, seeds)
+    shown = np.array([present(program.names, cell.config, (end - 1) // per_line * per_line, end) for end in ends])
+    lines = rows_of(program.names, np.where(wrong, 0.0, table), shown, ends, batch, seeds)
     lines = [line for line in lines if line[0] < limits.get(line[2], np.inf)]
     return Outcome(table_of(columns_of(program.names), lines), diverged)

@@ -1,0 +1,229 @@
+"""The same face as `program.Program` for environments that step outside: rollouts in NumPy, learning compiled.
+
+With stale data an iteration collects one rollout and learns from another, so both happen at once; every value that
+either of them needs is fixed before it starts, so the results are those of one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from isobatch.algorithms.iteration import Keys, count_turns, iteration_keys, learn
+from isobatch.chunks import COMPILER_OPTIONS, EPISODES, MAX_ROWS, Chunk, kind_of, row_ends
+from isobatch.config import Config, Hypers
+from isobatch.envs import env_of
+from isobatch.errors import RunError
+from isobatch.hosts.collector import Actor, Collector
+from isobatch.hosts.halves import columns_of
+from isobatch.hosts.interface import HostEnvironment
+from isobatch.hosts.rollout import Finished, Rollout, Underway, act, finish, replaced, value
+from isobatch.moments import Moments
+from isobatch.networks import ActorCritic, Policy
+from isobatch.rollout import EnvCarry, Segment
+from isobatch.staleness import due, put
+from isobatch.state import Learning, TrainState
+
+
+class StoppedError(RunError):
+    """An environment failed. `chunk` is what was completed before, up to `iteration`."""
+
+    def __init__(self, sentence: str, chunk: Chunk, iteration: int) -> None:
+        super().__init__(sentence)
+        self.chunk, self.iteration = chunk, iteration
+
+
+class Parts:
+    """The compiled functions of a run, for all seeds at once. Called with arrays of other shapes they fail."""
+
+    def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> None:
+        self.config, self.env = config, env
+        seeds, width = states.iteration.shape[0], config.num_envs
+        halves = columns_of(env, width)
+        networks, moments, clip, number = states.learner.networks, states.obs_moments, hypers.obs_clip, jnp.int32(0)
+
+        def raw(*shape: int) -> Any:
+            return jax.ShapeDtypeStruct((seeds, *shape, *env.obs_shape), env.obs_dtype)
+
+        self.keys = built(jax.vmap(partial(split_keys, len(halves))), states.key)
+        keys, half_keys = jax.eval_shape(jax.vmap(partial(split_keys, len(halves))), states.key)
+        one_key = jax.eval_shape(lambda k: k[:, 0], half_keys)
+        acting = (networks.policy, moments, clip, one_key)
+        # The halves are equal: one program serves both.
+        self.act = built(jax.vmap(self._act), *acting, raw(halves[0].stop))
+        self.value = built(jax.vmap(value), networks, moments, clip, raw(width))
+        _, (action, _, behavior) = jax.eval_shape(jax.vmap(self._act), *acting, raw(width))
+        rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), action, behavior)
+        finish_all = jax.vmap(partial(finish, config.complete_episodes, env))
+        self.finish = built(finish_all, networks, moments, clip, underway(states.envs), rollout)
+        segment = jax.eval_shape(finish_all, networks, moments, clip, underway(states.envs), rollout).segment
+        learning = (states.learner, (states.reward_scale, states.advantage_moments), states.phase)
+        self.learn = built(self._learn, *learning, segment, hypers, number, keys, donate=2)
+        one = jax.tree.map(lambda leaf: leaf[0], (states.learning, hypers))
+        one_segment, one_keys = jax.eval_shape(lambda s, k: jax.tree.map(lambda leaf: leaf[0], (s, k)), segment, keys)
+        metrics = jax.eval_shape(partial(learn, config), one[0], one_segment, one[1], number, one_keys)[1]
+        self.names = (*sorted(metrics), *EPISODES)
+        if states.queue is not None:
+            take = jax.vmap(partial(due, staleness=config.staleness), in_axes=(0, None))
+            store = jax.vmap(partial(put, staleness=config.staleness), in_axes=(0, 0, None))
+            self.due = built(take, states.queue, number)
+            self.put = built(store, states.queue, segment, number, donate=0)
+
+    def _act(self, policy: Policy, moments: Moments | None, clip: Array, key: Array, obs: Array) -> tuple[Array, Any]:
+        key, *chosen = act(self.env, policy, moments, clip, key, obs)
+        return key, tuple(chosen)
+
+    def _learn(
+        self, learner: Any, others: Any, phase: Any, segment: Segment, hypers: Hypers, iteration: Array, keys: Keys
+    ) -> tuple[Learning, Array, Array]:
+        """The phase is large, and its memory is used again; of the rest the old values may still be needed."""
+
+        def one(learner: Any, others: Any, phase: Any, segment: Segment, hypers: Hypers, keys: Keys) -> Any:
+            reward_scale, advantage_moments = others
+            before = Learning(learner, reward_scale, advantage_moments, phase)
+            after, metrics = learn(self.config, before, segment, hypers, iteration, keys)
+            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after.learner.networks)]
+            values = [jnp.asarray(metrics[name], jnp.float32) for name in sorted(metrics)]
+            return after, jnp.stack(values), jnp.all(jnp.array(finite))
+
+        return jax.vmap(one)(learner, others, phase, segment, hypers, keys)
+
+
+def built(function: Callable[..., Any], *args: Any, donate: int | tuple[int, ...] = ()) -> Any:
+    """The function, compiled for arguments of these shapes."""
+    options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
+    return jax.jit(function, donate_argnums=donate).lower(*args).compile(compiler_options=options)
+
+
+def rollout_shapes(steps: int, obs: Any, last_obs: Any, action: Any, behavior: Any) -> Any:
+    """A rollout of shapes and types [S, T, N, ...], from those of one step [S, N, ...]."""
+
+    def over_time(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct((leaf.shape[0], steps, *leaf.shape[1:]), leaf.dtype)
+
+    shape = obs.shape[:3]
+    numbers: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
+    flags: Any = jax.ShapeDtypeStruct(shape, bool)
+    thought = jax.tree.map(over_time, behavior)
+    return Rollout(obs, last_obs, over_time(action), thought, numbers, flags, flags, numbers)
+
+
+def underway(envs: EnvCarry) -> Underway:
+    return Underway(envs.episode_return, envs.episode_length, envs.counts, envs.state.over)
+
+
+def split_keys(halves: int, key: Array) -> tuple[Keys, Array]:
+    """The keys of an iteration, and one for each half of the environments."""
+    keys = iteration_keys(key)
+    return keys, jax.random.split(keys.rollout, halves)
+
+
+_PARTS: dict[tuple, Parts] = {}
+
+
+class HostProgram:
+    """Many seeds advance many iterations in one call, as `program.Program` does it."""
+
+    def __init__(
+        self, config: Config, states: TrainState, hypers: Hypers, log_interval: int, overlap: bool = True
+    ) -> None:
+        env = env_of(config)
+        key = (config.static, states.iteration.shape[0])
+        if key not in _PARTS:
+            _PARTS[key] = Parts(config.static, env, states, hypers)
+        self.parts, self.config, self.env = _PARTS[key], config, env
+        self.log_interval, self.overlap = log_interval, overlap
+        self.collector: Collector | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.parts.names
+
+    def begin(self, states: TrainState, iteration: int, say: Callable[[str], None], time_limit: float) -> TrainState:
+        """Start the environments where the states say they stood."""
+        envs = jax.tree.map(np.asarray, states.envs)
+        seeds = np.asarray(envs.state.run_seed)
+        self.collector = Collector(self.env, self.config, seeds, time_limit, self.overlap)
+        if not self.env.replays:
+            say(
+                f"note: resuming a run of {self.config.env} starts new episodes; weights, optimiser, normalisers and "
+                "counters are exact."
+            )
+        return replaced(states, envs=self.collector.open(envs, iteration, say))
+
+    def end(self) -> None:
+        if self.collector is not None:
+            self.collector.close()
+
+    def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
+        """Advance from `iteration` by `rows` rows, which end at multiples of the log interval."""
+        finite: Any = np.ones(states.iteration.shape[0], bool)
+        table: Any = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
+        for row, end in enumerate(row_ends(iteration, rows, self.log_interval, self.config.num_iterations)):
+            begin, sums = iteration, np.zeros(len(self.names))
+            while iteration < end:
+                try:
+                    states, metrics, finite = self.iterate(states, hypers, iteration)
+                except RunError as error:
+                    if iteration > begin:
+                        table[:, row] = self.means(sums, begin, iteration)
+                    raise StoppedError(str(error), Chunk(states, table, finite), iteration) from None
+                iteration, sums = iteration + 1, sums + metrics
+            table[:, row] = self.means(sums, begin, iteration)
+        return Chunk(states, table, finite)
+
+    def means(self, sums: Any, begin: int, end: int) -> np.ndarray:
+        """Over the iterations that had a policy update, or an auxiliary phase; sums over episodes."""
+        counts = np.array([1, *(int(n) for n in count_turns(self.config, begin, end))])
+        return sums / np.maximum(counts, 1)[[kind_of(name) for name in self.names]]
+
+    def iterate(self, states: TrainState, hypers: Hypers, iteration: int) -> tuple[TrainState, np.ndarray, np.ndarray]:
+        """One iteration of all seeds: collect and learn, at once where the data is stale."""
+        parts, collector = self.parts, self.collector
+        assert collector is not None
+        networks, moments, clip = states.learner.networks, states.obs_moments, hypers.obs_clip
+        keys, half_keys = parts.keys(states.key)
+        number = jnp.int32(iteration)
+        actor = Actor(partial(parts.act, networks.policy, moments, clip), partial(parts.value, networks, moments, clip))
+        running = collector.start(states.envs, actor, list(jnp.unstack(half_keys, axis=1)), iteration)
+        if states.queue is None:
+            envs, finished = self.finished(networks, moments, clip, *collector.wait(running))
+            learned = self.learn(states, finished.segment, hypers, number, keys)
+            queue = None
+        else:
+            learned = self.learn(states, parts.due(states.queue, number), hypers, number, keys)
+            envs, finished = self.finished(networks, moments, clip, *collector.wait(running))
+            queue = parts.put(states.queue, finished.segment, number)
+        learning, metrics, finite = learned
+        state = replaced(
+            states,
+            learner=learning.learner,
+            envs=envs,
+            obs_moments=finished.obs_moments,
+            reward_scale=learning.reward_scale,
+            advantage_moments=learning.advantage_moments,
+            queue=queue,
+            phase=learning.phase,
+            key=keys.next,
+            iteration=states.iteration + 1,
+        )
+        episodes = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(finished.episodes)], axis=1)
+        return state, np.concatenate([np.asarray(metrics), episodes], axis=1), np.asarray(finite)
+
+    def learn(self, states: TrainState, segment: Segment, hypers: Hypers, number: Array, keys: Keys) -> Any:
+        others = (states.reward_scale, states.advantage_moments)
+        return self.parts.learn(states.learner, others, states.phase, segment, hypers, number, keys)
+
+    def finished(
+        self, networks: ActorCritic, moments: Moments | None, clip: Any, envs: EnvCarry, rollout: Rollout
+    ) -> tuple[EnvCarry, Finished]:
+        found: Finished = self.parts.finish(networks, moments, clip, underway(envs), rollout)
+        total, length, counts, over = (np.asarray(leaf) for leaf in jax.tree.leaves(found.underway))
+        state = replaced(envs.state, over=over)
+        return replaced(envs, state=state, episode_return=total, episode_length=length, counts=counts), found

@@ -1,0 +1,239 @@
+"""Rollouts of environments that step outside JAX: act, step, reset where an episode ended, watch over time and faults.
+
+Environments that step by themselves, in processes or in threads of C++, are run in two halves: while one steps, the
+policy acts for the other. Each half has a random key of its own for each step, and outcomes are received in a fixed
+order, so results do not depend on who was faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from isobatch.config import Config
+from isobatch.errors import RunError
+from isobatch.hosts.halves import Half, columns_of
+from isobatch.hosts.interface import FaultError, HostEnvironment, Moved
+from isobatch.hosts.replay import new_episodes, remembered, replay
+from isobatch.hosts.rollout import Rollout, replaced
+from isobatch.hosts.watch import HangError, Watched
+from isobatch.rollout import EnvCarry
+
+Say = Callable[[str], None]
+Beat = Callable[[], None]
+
+
+class Actor(NamedTuple):
+    """The policies of all seeds at once, compiled."""
+
+    act: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, (actions, actions to send, distribution)
+    value: Callable[..., Any]  # observations [S, N, ...] -> values [S, N]
+
+
+class Collector:
+    """The running environments of one run: S seeds of N environments each."""
+
+    def __init__(
+        self, env: HostEnvironment, config: Config, seeds: np.ndarray, time_limit: float, overlap: bool = True
+    ) -> None:
+        self.env, self.config, self.seeds = env, config, seeds
+        self._replays = env.replays and not config.complete_episodes  # which begin each iteration with a reset
+        self._time_limit, self._overlap = time_limit, overlap
+        self._halves: list[Half] = []
+        self._step = 0  # of the run, and of each environment
+        self._stuck: Half | None = None  # the half that is waited for
+        self._given_up = False
+
+    def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
+        """Start the environments where `carry` says they stood, or in new episodes where that cannot be."""
+        self._step = iteration * self.config.num_steps
+        if not self.env.replays:
+            carry = new_episodes(carry, np.zeros_like(carry.counts) | (iteration > 0))
+            # Its resets draw from the environment's own generator: a resumed run must not draw the same again.
+            carry = replaced(carry, state=replaced(carry.state, episode=np.full_like(carry.state.episode, iteration)))
+        carry = self._wait(Watched(lambda beat: self._open(carry, iteration, say, beat), self._time_limit))
+        return replaced(carry, obs=self._observations())
+
+    def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
+        for columns in columns_of(self.env, self.config.num_envs):
+            self._halves.append(Half.open(self.env, columns, self.seeds, carry.state.episode))
+            beat()
+        if not (iteration and self._replays):
+            return carry
+        lost = ~replay(carry, self._halves, beat)
+        if lost.any():
+            say(
+                f"{int(lost.sum())} of {lost.size} environments of {self.config.env} did not come back to where they "
+                "stood and start new episodes; weights, optimiser, normalisers and counters are exact."
+            )
+            carry = new_episodes(carry, lost)
+            for half in self._halves:
+                half.reset(carry.state.episode, lost)
+        return carry
+
+    def start(self, carry: EnvCarry, actor: Actor, keys: list[Any], iteration: int) -> Watched:
+        """Begin T steps of all environments, with one key per half."""
+        self._step = iteration * self.config.num_steps
+        return Watched(lambda beat: self._collect(carry, actor, list(keys), beat), self._time_limit)
+
+    def wait(self, rollout: Watched) -> tuple[EnvCarry, Rollout]:
+        """The rollout, and where it left the environments but for the sums over their episodes."""
+        return self._wait(rollout)
+
+    def close(self) -> None:
+        if not self._given_up:
+            for half in self._halves:
+                half.vector.close()
+
+    def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, Rollout]:
+        first_step, steps = self._step, self.config.num_steps
+        episode = np.array(carry.state.episode)
+        if self.config.complete_episodes:
+            everyone = np.ones_like(carry.counts)
+            carry, episode = new_episodes(carry, everyone), episode + 1
+            for half in self._halves:
+                half.reset(episode, everyone)
+        buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs))
+
+        def act(i: int, t: int) -> None:
+            half = self._stuck = self._halves[i]
+            buffers.obs[:, t, half.columns] = half.obs
+            keys[i], chosen = actor.act(keys[i], half.obs)
+            half.send(buffers.store(chosen, t, half.columns))
+
+        def receive(i: int, t: int) -> None:
+            half = self._stuck = self._halves[i]
+            self._step = first_step + t
+            moved = half.receive()
+            beat()
+            buffers.reward[:, t, half.columns] = moved.reward
+            buffers.terminated[:, t, half.columns] = moved.terminated
+            buffers.truncated[:, t, half.columns] = moved.truncated
+            done = moved.terminated | moved.truncated
+            if self.env.autoreset != "next-step" and done.any():
+                buffers.keep_finals(half, moved, t)
+                ended = np.zeros_like(episode, bool)
+                ended[:, half.columns] = done
+                episode[ended] += 1
+                if self.env.autoreset == "disabled":
+                    half.reset(episode, ended)
+
+        try:
+            for t in range(steps):
+                for i in range(len(self._halves)):
+                    if t and self._overlap:
+                        receive(i, t - 1)
+                    act(i, t)
+                    if not self._overlap:
+                        receive(i, t)
+            for i in range(len(self._halves) if self._overlap else 0):
+                receive(i, steps - 1)
+        except FaultError:  # perhaps of an action that followed from a number that is none
+            self._check_numbers(buffers, first_step, self._step - first_step)
+            raise
+        self._check_numbers(buffers, first_step, steps)
+        obs: Any = self._observations()
+        action, sent, behavior = buffers.chosen
+        rollout = Rollout(
+            obs=buffers.obs,
+            last_obs=obs,
+            action=action,
+            behavior=behavior,
+            reward=buffers.reward,
+            terminated=buffers.terminated,
+            truncated=buffers.truncated,
+            final_value=buffers.final_values(actor.value),
+        )
+        done = buffers.terminated | buffers.truncated
+        actions = remembered(carry, sent, done) if self._replays else carry.state.actions
+        after = replaced(carry.state, episode=episode, actions=actions)
+        return replaced(carry, state=after, obs=obs), rollout
+
+    def _observations(self) -> np.ndarray:
+        obs = np.concatenate([half.obs for half in self._halves], axis=1)
+        return obs.astype(self.env.obs_dtype)
+
+    def _check_numbers(self, buffers: Buffers, first_step: int, steps: int) -> None:
+        """Raise if an environment showed something that is not a number."""
+        seen = np.concatenate([buffers.obs[:, :steps], self._observations()[:, None]], axis=1)
+        for what, array, earlier in (("an observation", seen, 1), ("a reward", buffers.reward[:, :steps], 0)):
+            if array.dtype == np.uint8 or np.isfinite(array).all():
+                continue
+            bad: Any = ~np.isfinite(array).reshape(*array.shape[:3], -1).all(axis=-1)
+            t = int(np.argmax(bad.any(axis=(0, 2))))
+            s, n = (int(i) for i in np.argwhere(bad[:, t])[0])
+            self._step = first_step + t - earlier
+            raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, n)))
+
+    def _wait(self, watched: Watched) -> Any:
+        try:
+            return watched.wait()
+        except HangError:
+            self._given_up = True
+            what = f"did not answer within {self._time_limit:g} seconds (env_timeout)"
+            places = self._stuck.vector.suspects() if self._stuck else []
+        except FaultError as fault:
+            what, places = fault.what, [] if fault.place is None else [fault.place]
+        place = self._stuck.place(places[0]) if places and self._stuck else None
+        raise RunError(self._sentence(what, place))
+
+    def _sentence(self, what: str, place: tuple[int, int] | None) -> str:
+        of_seed = f" of seed {self.seeds[place[0]]}" if place and len(self.seeds) > 1 else ""
+        which = f"environment {place[1]}{of_seed}" if place else "an environment"
+        return f"{which} ({self.config.env}) {what}, at its step {max(self._step, 0):,}."
+
+
+class Buffers:
+    """What is kept of each step, [S, T, N, ...]; anew for each rollout, since a compiled program may share them."""
+
+    def __init__(self, env: HostEnvironment, shape: tuple[int, int, int]) -> None:
+        self.obs: Any = np.zeros((*shape, *env.obs_shape), env.obs_dtype)
+        self.reward: Any = np.zeros(shape, np.float32)
+        self.terminated: Any = np.zeros(shape, bool)
+        self.truncated: Any = np.zeros(shape, bool)
+        self._shape = shape
+        self._chosen: list[np.ndarray] = []  # made when their shapes are known
+        self._structure: Any = None
+        self._finals: list[tuple[int, int, int, np.ndarray]] = []
+
+    def store(self, chosen: Any, t: int, columns: slice) -> np.ndarray:
+        """Keep (actions, actions to send, distribution) of a step, and return those to send."""
+        leaves, structure = jax.tree.flatten(chosen)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        if not self._chosen:
+            self._structure = structure
+            self._chosen = [np.zeros((*self._shape, *array.shape[2:]), array.dtype) for array in arrays]
+        for kept, array in zip(self._chosen, arrays, strict=True):
+            kept[:, t, columns] = array
+        return arrays[1]
+
+    @property
+    def chosen(self) -> Any:
+        return jax.tree.unflatten(self._structure, self._chosen)
+
+    def keep_finals(self, half: Half, moved: Moved, t: int) -> None:
+        """The observations that time limits cut episodes off at."""
+        for s, n in np.argwhere(moved.truncated & ~moved.terminated):
+            place = int(s) * moved.truncated.shape[1] + int(n)
+            obs = moved.final[place] if moved.final else moved.obs[s, n].copy()
+            self._finals.append((int(s), t, half.columns.start + int(n), obs))
+
+    def final_values(self, value: Callable[[np.ndarray], Any]) -> Any:
+        """Their values at their places, N of each seed at a time; 0 elsewhere."""
+        seeds, _, width = self._shape
+        values = np.zeros(self._shape, np.float32)
+        waiting = [[f for f in self._finals if f[0] == s] for s in range(seeds)]
+        while any(waiting):
+            packed = np.zeros((seeds, width, *self.obs.shape[3:]), self.obs.dtype)
+            now, waiting = [w[:width] for w in waiting], [w[width:] for w in waiting]
+            for s, finals in enumerate(now):
+                for place, final in enumerate(finals):
+                    packed[s, place] = final[3]
+            found = np.asarray(value(packed))
+            for s, finals in enumerate(now):
+                for place, (_, t, n, _) in enumerate(finals):
+                    values[s, t, n] = found[s, place]
+        return values

@@ -1,0 +1,129 @@
+"""Environments of EnvPool, an extra: many games and physics in C++, stepped by threads of its own.
+
+An environment that has ended is reset by the next step, which is none: `autoreset` is next-step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+
+from isobatch.envs.interface import Settings
+from isobatch.errors import UsageError, near_matches
+from isobatch.hosts.interface import FaultError, Moved
+from isobatch.hosts.spaces import Actions, Observations
+
+NO_LIMIT = 2**31 - 1
+INSTALL = "make setup-envpool, or pip install 'isobatch[envpool]'"
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("envpool") is not None
+
+
+def envpool_ids() -> list[str]:
+    """Ids that EnvPool knows; none if it is not installed."""
+    return sorted(imported().list_all_envs()) if is_installed() else []
+
+
+def imported() -> Any:
+    if not is_installed():
+        raise UsageError(f"backend 'envpool' is not installed: {INSTALL}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import envpool
+    except ImportError as error:
+        raise missing_library(error) from None
+    return envpool
+
+
+def missing_library(error: BaseException) -> UsageError:
+    """A system library that EnvPool's environments need: which one, and how to get it."""
+    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "Qt" in text:
+        return UsageError(f"EnvPool's Procgen needs Qt ({text}): apt-get install libqt5gui5, or make setup-envpool.")
+    return UsageError(f"EnvPool cannot be loaded ({text}): install what it misses, or {INSTALL}.")
+
+
+class EnvPoolEnvironment:
+    """What an environment looks like, and pools of it."""
+
+    autoreset = "next-step"
+    replays = False
+    in_parallel = True
+
+    def __init__(self, env_id: str, settings: Settings) -> None:
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
+        envpool = imported()
+        if env_id not in envpool.list_all_envs():
+            known = near_matches(env_id, envpool.list_all_envs())
+            raise UsageError(f"env='envpool/{env_id}' is unknown{known or '; `isobatch envs` lists the ids.'}")
+
+        def make() -> Any:
+            spec = envpool.make_spec(env_id, **self.kwargs)
+            return spec, spec.gymnasium_observation_space, spec.gymnasium_action_space
+
+        spec, seen, done = quietly(make, env_id, self.kwargs)
+        self.observations = Observations(env_id, seen)
+        self.actions = Actions(env_id, done, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
+        limit = int(spec.config.max_episode_steps)
+        self.max_steps = 0 if limit >= NO_LIMIT else limit
+
+    def open(self, seeds: list[int]) -> EnvPoolVector:
+        def make() -> Any:
+            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **self.kwargs)
+            return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
+
+        pool, _ = quietly(make, self.env_id, self.kwargs)
+        return EnvPoolVector(pool, self.observations, self.actions)
+
+
+class EnvPoolVector:
+    """A pool of M environments whose seeds were given when it was made."""
+
+    def __init__(self, pool: Any, observations: Observations, actions: Actions) -> None:
+        self._pool, self._observations, self._actions = pool, observations, actions
+
+    def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
+        assert which.all()  # a pool resets the others itself
+        return self._observations.convert(self._pool.reset()[0])
+
+    def send(self, actions: np.ndarray) -> None:
+        try:
+            self._pool.send(self._actions.convert(actions))
+        except Exception as error:
+            raise FaultError(f"raised {type(error).__name__}: {error}") from None
+
+    def receive(self) -> Moved:
+        try:
+            obs, reward, terminated, truncated, _ = self._pool.recv()
+        except Exception as error:
+            raise FaultError(f"raised {type(error).__name__}: {error}") from None
+        return Moved(self._observations.convert(obs), reward, terminated, truncated, {})
+
+    def suspects(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def quietly(make: Any, env_id: str, kwargs: dict[str, Any]) -> Any:
+    """What `make` makes, without EnvPool's warnings, or one sentence about why not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return make()
+    except (ImportError, OSError) as error:
+        raise missing_library(error) from None
+    except Exception as error:
+        text = str(error).splitlines()[0] if str(error) else ""
+        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
+        raise UsageError(f"env='envpool/{env_id}' cannot be made ({type(error).__name__}: {text}){hint}.") from None

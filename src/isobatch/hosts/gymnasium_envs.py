@@ -1,0 +1,159 @@
+"""Environments of Gymnasium, by any id of its registry, vectorised by Gymnasium itself."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+
+from isobatch.envs.interface import Settings
+from isobatch.errors import UsageError
+from isobatch.hosts.guard import GuardError, make_one
+from isobatch.hosts.interface import FaultError, Moved
+from isobatch.hosts.spaces import Actions, Observations, batched
+
+MODES = {
+    "disabled": AutoresetMode.DISABLED,
+    "next-step": AutoresetMode.NEXT_STEP,
+    "same-step": AutoresetMode.SAME_STEP,
+}
+
+
+def gymnasium_ids() -> list[str]:
+    """Ids of Gymnasium's registry: the newest version of each name."""
+    specs = [spec for spec in gymnasium.registry.values() if spec.entry_point is not None]
+    newest = {(spec.namespace, spec.name): spec for spec in sorted(specs, key=lambda spec: spec.version or 0)}
+    return sorted(spec.id for spec in newest.values())
+
+
+def is_registered(env_id: str) -> bool:
+    return env_id in gymnasium.registry
+
+
+class GymnasiumEnvironment:
+    """What an environment looks like, found out by making one; and vectors of it."""
+
+    def __init__(self, env_id: str, settings: Settings) -> None:
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
+        self._async = settings.vectorization == "async"
+        self.autoreset = settings.autoreset
+        one = made(env_id, self.kwargs)
+        self.observations = Observations(env_id, one.observation_space)
+        self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
+        self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
+        one.close()
+
+    @property
+    def replays(self) -> bool:
+        return self.autoreset == "disabled"
+
+    @property
+    def in_parallel(self) -> bool:
+        return self._async
+
+    def open(self, seeds: list[int]) -> GymnasiumVector:
+        running = [0]
+        makers = [partial(make_one, self.env_id, self.kwargs, place, running) for place in range(len(seeds))]
+        mode = MODES[self.autoreset]
+        gymnasium.logger.min_level = gymnasium.logger.ERROR + 10  # it prints the tracebacks of its workers
+        try:
+            # Not forked: JAX has threads, and a fork of a process with threads may never wake up.
+            vector: Any = (
+                AsyncVectorEnv(makers, copy=False, context="forkserver", autoreset_mode=mode)
+                if self._async
+                else SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+            )
+        except Exception as error:
+            raise FaultError(f"could not be made ({type(error).__name__}: {first_line(error)})") from None
+        return GymnasiumVector(vector, running, self.observations, self.actions)
+
+
+class GymnasiumVector:
+    """M environments behind Gymnasium's vector API."""
+
+    def __init__(self, vector: Any, running: list[int], observations: Observations, actions: Actions) -> None:
+        self._vector, self._running = vector, running
+        self._observations, self._actions = observations, actions
+        self._sent: Any = None
+        self._async = isinstance(vector, AsyncVectorEnv)
+
+    def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
+        options = None if which.all() else {"reset_mask": which}
+        try:
+            return self._observations.convert(self._vector.reset(seed=seeds, options=options)[0])
+        except Exception as error:
+            raise self._fault(error) from None
+
+    def send(self, actions: np.ndarray) -> None:
+        self._sent = self._actions.convert(actions)
+        if self._async:
+            try:
+                self._vector.step_async(self._sent)
+            except Exception as error:
+                raise self._fault(error) from None
+
+    def receive(self) -> Moved:
+        try:
+            moved = self._vector.step_wait() if self._async else self._vector.step(self._sent)
+        except Exception as error:
+            raise self._fault(error) from None
+        obs, reward, terminated, truncated, info = moved
+        return Moved(self._observations.convert(obs), reward, terminated, truncated, self._final(info))
+
+    def _final(self, info: dict[str, Any]) -> dict[int, np.ndarray]:
+        """Of the mode same-step: what the episodes ended with."""
+        if "final_obs" not in info:
+            return {}
+        ended = np.flatnonzero(info["_final_obs"])
+        return {int(i): self._observations.convert(batched(info["final_obs"][i]))[0] for i in ended}
+
+    def suspects(self) -> list[int]:
+        if not self._async:
+            return [self._running[0]]
+        return [i for i, pipe in enumerate(self._vector.parent_pipes) if pipe is None or not pipe.poll(0)]
+
+    def _fault(self, error: Exception) -> FaultError:
+        if isinstance(error, GuardError):
+            place, _, what = str(error).partition("|")
+            return FaultError(what, int(place))
+        dead = [i for i, p in enumerate(self._vector.processes) if not p.is_alive()] if self._async else []
+        if dead:
+            code = self._vector.processes[dead[0]].exitcode
+            return FaultError(f"died: its process ended with code {code}", dead[0])
+        return FaultError(
+            f"failed ({type(error).__name__}: {first_line(error)})", None if self._async else self._running[0]
+        )
+
+    def close(self) -> None:
+        try:
+            if self._async:
+                self._vector._state = AsyncState.DEFAULT  # or it would wait for the dead
+            self._vector.close(**({"terminate": True} if self._async else {}))
+        except Exception:  # what cannot be closed goes with the process, silently
+            self._vector.closed = True
+
+
+def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """One environment, or a sentence that says why there is none."""
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UsageError(f"env={env_id!r} needs a package that is not installed: {first_line(error)}") from None
+    except (ImportError, gymnasium.error.Error) as error:
+        raise UsageError(f"env={env_id!r} cannot be made: {first_line(error)}") from None
+    except Exception as error:
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
+        raise UsageError(f"env={env_id!r} cannot be made ({cause}){hint}.") from None
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

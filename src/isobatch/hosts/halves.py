@@ -1,0 +1,68 @@
+"""The environments of a run as vectors that step by turns: one of them, or two halves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isobatch.hosts.interface import HostEnvironment, Moved, Vector, episode_seed
+
+
+def columns_of(env: HostEnvironment, num_envs: int) -> list[slice]:
+    """Which of the N environments of a seed step together.
+
+    Two halves where environments step while Python does something else, so that the policy can act for one half in the
+    meantime. Always so, whether it does or not: the halves have random keys of their own.
+    """
+    if not env.in_parallel or num_envs % 2:
+        return [slice(0, num_envs)]
+    return [slice(0, num_envs // 2), slice(num_envs // 2, num_envs)]
+
+
+@dataclass
+class Half:
+    """The same columns of all S seeds, in one vector of S x n environments."""
+
+    vector: Vector
+    columns: slice
+    seeds: np.ndarray  # [S], of the runs
+    obs: np.ndarray  # [S, n, ...], to act on next
+
+    @classmethod
+    def open(cls, env: HostEnvironment, columns: slice, seeds: np.ndarray, episode: np.ndarray) -> Half:
+        """Start the environments with these episodes [S, N]."""
+        first = episode_seeds(seeds, columns, episode)
+        half = cls(env.open(first), columns, seeds, np.empty(0))
+        half.reset(episode, np.ones_like(episode, bool))
+        return half
+
+    def reset(self, episode: np.ndarray, which: np.ndarray) -> None:
+        """Begin these episodes [S, N] in the environments that `which` [S, N] names."""
+        mine = which[:, self.columns].reshape(-1)
+        if mine.any():
+            self.obs = self.by_seed(self.vector.reset(episode_seeds(self.seeds, self.columns, episode), mine))
+
+    def send(self, actions: np.ndarray) -> None:
+        """Actions [S, n, ...]."""
+        self.vector.send(actions.reshape(-1, *actions.shape[2:]))
+
+    def receive(self) -> Moved:
+        """Where the actions led; arrays [S, n, ...]."""
+        moved = self.vector.receive()
+        self.obs = self.by_seed(moved.obs)
+        reward, terminated, truncated = (self.by_seed(x) for x in (moved.reward, moved.terminated, moved.truncated))
+        return Moved(self.obs, reward, terminated, truncated, moved.final)
+
+    def by_seed(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(len(self.seeds), -1, *array.shape[1:])
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Seed's place and number of the environment at this place of the vector."""
+        width = self.columns.stop - self.columns.start
+        return index // width, self.columns.start + index % width
+
+
+def episode_seeds(seeds: np.ndarray, columns: slice, episode: np.ndarray) -> list[int]:
+    numbers = range(columns.start, columns.stop)
+    return [episode_seed(int(seed), n, int(episode[s, n])) for s, seed in enumerate(seeds) for n in numbers]

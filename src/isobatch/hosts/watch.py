@@ -1,0 +1,50 @@
+"""Work in a thread that is given up when it shows no sign of life for too long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 0.5  # seconds between two looks
+
+
+class HangError(Exception):
+    """The work showed no sign of life within its time limit."""
+
+
+class Watched:
+    """A call in a thread of its own. It has to call `beat` within every `time_limit` seconds.
+
+    The thread is a daemon: one that hangs for ever does not keep the process from ending.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], None]], Any], time_limit: float) -> None:
+        self._work, self._time_limit = work, time_limit
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self.beat()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def beat(self) -> None:
+        self._last = time.monotonic()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._work(self.beat)
+        except BaseException as error:  # handed on to whoever waits
+            self._error = error
+
+    def wait(self) -> Any:
+        """The result of the work, or what it raised, or `HangError`."""
+        while True:
+            self._thread.join(min(PATIENCE, self._time_limit / 4))
+            if not self._thread.is_alive():
+                break
+            if time.monotonic() - self._last > self._time_limit:
+                raise HangError
+        if self._error is not None:
+            raise self._error
+        return self._result

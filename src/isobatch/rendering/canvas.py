@@ -1,0 +1,119 @@
+"""Shapes in the coordinates of a world, drawn large and shrunk so that edges are smooth; and text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+Colour = tuple[int, int, int]
+Size = tuple[int, int]  # width and height, in pixels
+Point = tuple[float, float]
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
+
+PAPER: Colour = (247, 246, 242)
+INK: Colour = (43, 45, 66)
+FAINT: Colour = (200, 200, 198)
+WOOD: Colour = (202, 151, 99)
+RED: Colour = (217, 83, 79)
+BLUE: Colour = (52, 101, 164)
+GREEN: Colour = (96, 153, 102)
+MEADOW: Colour = (214, 222, 208)
+NIGHT: Colour = (22, 24, 34)
+CHALK: Colour = (224, 225, 230)
+
+OVERSAMPLING = 3
+COLUMNS = (0.42, 0.6, 0.77)  # where episode, step and return stand in a caption, as parts of its width
+
+
+def fit(size: Size, width: float, height: float) -> Size:
+    """The largest picture of this shape within `size`."""
+    scale = min(size[0] / width, size[1] / height)
+    return max(1, int(width * scale)), max(1, int(height * scale))
+
+
+class Canvas:
+    """A picture of the rectangle left .. right x bottom .. top of a world, as large as fits into `size`."""
+
+    def __init__(self, size: Size, left: float, bottom: float, right: float, top: float) -> None:
+        self._size = fit(size, right - left, top - bottom)
+        self._left, self._top = left, top
+        self._scale = self._size[0] * OVERSAMPLING / (right - left)
+        self._image = Image.new("RGB", (self._size[0] * OVERSAMPLING, self._size[1] * OVERSAMPLING), PAPER)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def _pixels(self, points: Sequence[Point]) -> list[Point]:
+        return [((x - self._left) * self._scale, (self._top - y) * self._scale) for x, y in points]
+
+    def line(self, points: Sequence[Point], colour: Colour, width: float) -> None:
+        """With round ends and joints; `width` is in the world's units, and at least a pixel."""
+        pixels = self._pixels(points)
+        wide = max(OVERSAMPLING, round(width * self._scale))
+        self._draw.line(pixels, colour, wide, joint="curve")
+        for x, y in (pixels[0], pixels[-1]):
+            self._draw.ellipse((x - wide / 2, y - wide / 2, x + wide / 2, y + wide / 2), colour)
+
+    def polygon(self, points: Sequence[Point], colour: Colour) -> None:
+        self._draw.polygon(self._pixels(points), colour)
+
+    def circle(self, centre: Point, radius: float, colour: Colour) -> None:
+        ((x, y),), r = self._pixels([centre]), radius * self._scale
+        self._draw.ellipse((x - r, y - r, x + r, y + r), colour)
+
+    def image(self) -> np.ndarray:
+        """[height, width, 3]."""
+        return np.asarray(self._image.resize(self._size, Image.Resampling.BOX))
+
+
+def resized(image: np.ndarray, size: Size) -> np.ndarray:
+    """A picture as large as fits; small pixels stay sharp when it grows."""
+    height, width = image.shape[:2]
+    wanted = fit(size, width, height)
+    how = Image.Resampling.NEAREST if wanted[0] >= width else Image.Resampling.BOX
+    return np.asarray(Image.fromarray(image).resize(wanted, how))
+
+
+def captioned(
+    image: np.ndarray, title: str, facts: Sequence[str], legend: Sequence[tuple[str, Colour]] = ()
+) -> np.ndarray:
+    """The picture with a strip under it: what it is, how far it is, and what its colours mean."""
+    height, width = image.shape[:2]
+    text, row = round(max(12, width / 40)), round(max(22, width / 22))
+    font = ImageFont.load_default(text)
+    entries = _rows(legend, font, width - row, text)
+    whole = Image.new("RGB", (width, (height + row * (1 + len(entries)) + 1) // 2 * 2), NIGHT)
+    whole.paste(Image.fromarray(image), (0, 0))
+    draw = ImageDraw.Draw(whole)
+    middle = height + row / 2
+    draw.text((row / 2, middle), _cut(title, font, COLUMNS[0] * width - row), CHALK, font, anchor="lm")
+    for x, fact in zip(COLUMNS, facts, strict=True):  # fixed places: text that jumps about cannot be read
+        draw.text((width * x, middle), fact, CHALK, font, anchor="lm")
+    for i, entry in enumerate(entries):
+        x, middle = row / 2, height + row * (i + 1.45)
+        for name, colour in entry:
+            draw.rectangle((x, middle - text / 3, x + text * 2 / 3, middle + text / 3), colour)
+            draw.text((x + text, middle), name, CHALK, font, anchor="lm")
+            x += 2 * text + font.getlength(name)
+    return np.asarray(whole)
+
+
+def _cut(text: str, font: Font, width: float) -> str:
+    """As much of a text as fits."""
+    while font.getlength(text) > width and len(text) > 2:
+        text = text[:-2] + "…"
+    return text
+
+
+def _rows(legend: Sequence[tuple[str, Colour]], font: Font, width: float, text: int) -> list[list[tuple[str, Colour]]]:
+    """The entries of a legend, as many on a line as fit."""
+    rows: list[list[tuple[str, Colour]]] = []
+    used = width
+    for name, colour in legend:
+        needed = 2 * text + font.getlength(name)
+        if used + needed - text > width:
+            rows.append([])
+            used = 0
+        rows[-1].append((name, colour))
+        used += needed
+    return rows

@@ -1,0 +1,70 @@
+"""Pictures of MinAtar games: their observations, a colour for each channel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from isobatch.rendering.canvas import NIGHT, Colour, Size
+
+SKY: Colour = (86, 180, 233)
+SUN: Colour = (240, 200, 66)
+ROSE: Colour = (224, 92, 84)
+LEAF: Colour = (94, 186, 125)
+SAND: Colour = (222, 165, 110)
+LILAC: Colour = (176, 132, 214)
+SNOW: Colour = (238, 238, 242)
+SMOKE: Colour = (88, 92, 112)
+FOG: Colour = (128, 133, 155)
+GRID: Colour = (32, 35, 48)
+
+
+@dataclass(frozen=True)
+class Channel:
+    name: str
+    colour: Colour
+    index: int
+
+
+def channels(*named: tuple[str, Colour, int]) -> tuple[Channel, ...]:
+    return tuple(Channel(*entry) for entry in named)
+
+
+# Painted in this order, so what matters most comes last. Channels that repeat where another one is, or that no game
+# uses, are left out: the aliens' direction, and Asterix' fifth.
+GAMES: dict[str, tuple[Channel, ...]] = {
+    "Asterix-MinAtar": channels(
+        ("trail", SMOKE, 2), ("gold", SUN, 3), ("enemy", ROSE, 1), ("player", SKY, 0),
+    ),
+    "Breakout-MinAtar": channels(
+        ("brick", SAND, 3), ("trail", SMOKE, 2), ("ball", SNOW, 1), ("paddle", SKY, 0),
+    ),
+    "Freeway-MinAtar": channels(
+        ("slow", (64, 68, 84), 2), ("speed 2", (84, 84, 92), 3), ("speed 3", (108, 98, 92), 4),
+        ("speed 4", (140, 110, 86), 5), ("fast", (176, 124, 78), 6), ("car", ROSE, 1), ("chicken", SUN, 0),
+    ),
+    "Seaquest-MinAtar": channels(
+        ("trail", SMOKE, 3), ("oxygen", SNOW, 7), ("divers aboard", LILAC, 8), ("diver", LILAC, 9), ("fish", LEAF, 5),
+        ("enemy submarine", ROSE, 6), ("enemy bullet", SAND, 4), ("bullet", SUN, 2), ("stern", FOG, 1), ("bow", SKY, 0),
+    ),
+    "SpaceInvaders-MinAtar": channels(
+        ("alien", LEAF, 1), ("enemy bullet", ROSE, 5), ("bullet", SUN, 4), ("cannon", SKY, 0),
+    ),
+}  # fmt: skip
+
+
+def board(state: Any, obs: np.ndarray, size: Size, game: str) -> np.ndarray:
+    """Whole pixels a cell, so that cells are equally large; with lines between large ones."""
+    cells = np.empty((*obs.shape[:2], 3), np.uint8)
+    cells[:] = GRID
+    for channel in GAMES[game]:
+        cells[obs[..., channel.index].astype(bool)] = channel.colour
+    side = max(1, min(size[0] // cells.shape[1], size[1] // cells.shape[0]))
+    image = cells.repeat(side, axis=0).repeat(side, axis=1)
+    if side >= 8:
+        gap = max(1, side // 20)
+        for i in range(gap):
+            image[i::side], image[:, i::side] = NIGHT, NIGHT
+    return image

@@ -1,0 +1,21 @@
+"""The environment of a run, to be looked at."""
+
+from __future__ import annotations
+
+from isobatch.config import Config
+from isobatch.envs import env_of, is_host
+from isobatch.errors import UsageError
+from isobatch.hosts.envpool_envs import EnvPoolEnvironment
+from isobatch.rendering.host_scenes import EnvPoolScene, GymnasiumScene
+from isobatch.rendering.jax_scenes import PAINTINGS, JaxScene
+from isobatch.rendering.scenes import Scene
+
+
+def open_scene(config: Config) -> Scene:
+    """One copy of the environment, ready to be reset; UsageError if it cannot be drawn."""
+    env = env_of(config)
+    if is_host(env):
+        return EnvPoolScene(env) if isinstance(env, EnvPoolEnvironment) else GymnasiumScene(env)
+    if config.env not in PAINTINGS:
+        raise UsageError(f"env={config.env!r} cannot be drawn: of those written in JAX, {', '.join(PAINTINGS)} can.")
+    return JaxScene(env, PAINTINGS[config.env])

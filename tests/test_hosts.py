@@ -1,0 +1,299 @@
+"""Environments outside JAX: ids, spaces, the three modes of resetting, what is done in which order, evaluation."""
+
+from functools import partial
+from typing import Any
+
+import gymnasium
+import gymnax
+import host_envs  # registers its environments
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny import tiny
+
+import isobatch as ib
+from isobatch.algorithms.policy_phase import prepare, total_loss
+from isobatch.checkpoints import flatten
+from isobatch.config import Config
+from isobatch.distributions import Categorical
+from isobatch.envs import env_of, make_env, steps_outside
+from isobatch.envs.gymnax_envs import IN_GYMNAX_TOO
+from isobatch.envs.interface import Settings
+from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from isobatch.evaluation import evaluate
+from isobatch.host_program import HostProgram, underway
+from isobatch.hosts.collector import Actor, Collector
+from isobatch.hosts.interface import episode_seed
+from isobatch.hosts.rollout import Finished, finish, host_carry, replaced, value
+from isobatch.moments import Moments, RewardScale
+from isobatch.networks import make_networks
+from isobatch.presets import preset
+from isobatch.program import initial_states
+from isobatch.rollout import clip_to_bounds
+from isobatch.studies.grid import Cell
+from isobatch.studies.lanes import train_cells
+from isobatch.trainer import train
+
+pytestmark = pytest.mark.xdist_group("hosts")
+MODES = ("disabled", "same-step", "next-step")
+MOMENTS = Moments.empty((2,)).update(jnp.asarray(np.random.default_rng(0).normal(size=(9, 2)), jnp.float32))
+
+
+def test_ids_name_their_backend():
+    assert not steps_outside("CartPole-v1")
+    assert steps_outside("gymnasium/CartPole-v1")
+    assert steps_outside("Blackjack-v1")  # gymnax does not have it
+    assert make_env("host_envs:Walk-v0").obs_shape == (2,)
+    assert make_env("Blackjack-v1").obs_shape == (32 + 11 + 2,)
+    assert set(IN_GYMNAX_TOO) == set(gymnax.registered_envs) & set(gymnasium.registry)
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ("gymnasium/CartPole-v7", "did you mean gymnasium/CartPole-v1"),
+        ("Blackjak-v1", "did you mean Blackjack-v1"),
+        ("no_such_module:Walk-v0", "module that cannot be imported"),
+        ("host_envs:Text-v0", r"observations of the kind Text.*Box"),
+    ],
+)
+def test_ids_that_cannot_be_are_refused_in_one_sentence(env: str, says: str):
+    with pytest.raises(ib.UsageError, match=says) as caught:
+        make_env(env)
+    assert "\n" not in str(caught.value)
+
+
+def test_presets_go_by_the_bare_id():
+    plain = preset("ppo", "CartPole-v1").to_dict()
+    for env in ("gymnasium/CartPole-v1", "envpool/CartPole-v1", "some_module:CartPole-v1"):
+        assert preset("ppo", env).to_dict() == plain | {"env": env}
+
+
+def test_arguments_of_the_constructor_are_part_of_the_config():
+    config = tiny(env="host_envs:Clock-v0", env_kwargs="{actions: multi-binary}")
+    assert config.to_dict()["env_kwargs"] == {"actions": "multi-binary"}
+    assert Config.from_dict(config.to_dict()) == config
+    assert hash(config) == hash(tiny(env="host_envs:Clock-v0", env_kwargs={"actions": "multi-binary"}))
+    assert env_of(config).action_space == MultiBinary(3)
+    for wrong in ("[1]", "{", 3):
+        with pytest.raises(ib.UsageError, match=r"env_kwargs.*a mapping"):
+            tiny(env_kwargs=wrong)
+    with pytest.raises(ib.UsageError, match=r"cannot be made \(TypeError.*env_kwargs are {'mass': 3}"):
+        env_of(tiny(env="host_envs:Clock-v0", env_kwargs={"mass": 3}))
+    with pytest.raises(ib.UsageError, match=r"env_kwargs=.*written in JAX"):
+        env_of(tiny(env="CartPole-v1", env_kwargs={"gravity": 3}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "space"),
+    [
+        ("discrete", Discrete(2)),
+        ("multi-discrete", MultiDiscrete((2, 3))),
+        ("multi-binary", MultiBinary(3)),
+        ("box", Box((2,), (-2.0, 0.0), (2.0, 4.0))),
+    ],
+)
+def test_every_kind_of_action_is_learned(kind: str, space: Any):
+    """The environment itself asserts that the actions are in its space, a Discrete one that starts at 5 included."""
+    config = tiny("ppo-ewma", "host_envs:Clock-v0", env_kwargs={"actions": kind}, total_timesteps=32 * 2)
+    assert env_of(config).action_space == space
+    result = train(config)
+    assert np.isfinite(result.metrics["losses/policy_loss"]).all()
+    assert result.metrics["charts/episodes"].sum() > 0
+
+
+def test_rescaled_actions_reach_the_bounds():
+    env = make_env("host_envs:Clock-v0", Settings('{"actions": "box"}', rescale_actions=True))
+    taken = clip_to_bounds(jnp.array([[-1.0, -1.0], [0.0, 0.5], [3.0, 3.0]]), env)
+    np.testing.assert_allclose(taken, [[-2, 0], [0, 3], [2, 4]])
+
+
+def test_observations_of_many_parts_stand_one_after_another_by_name():
+    """a: 4 numbers; b: one-hot of 3; c: 2 bits, then one-hots of 2 and 3."""
+    env = make_env("host_envs:Parts-v0")
+    assert env.obs_shape == (4 + 3 + 2 + 2 + 3,)
+    vector = env.open([1, 2])
+    obs = vector.reset([1, 2], np.ones(2, bool))
+    vector.close()
+    for row, seed in zip(obs, (1, 2), strict=True):
+        one, _ = host_envs.Parts().reset(seed=seed)
+        bits, choices = one["c"]
+        expected = [one["a"].ravel(), np.eye(3)[one["b"] - 1], bits, np.eye(2)[choices[0]], np.eye(3)[choices[1]]]
+        np.testing.assert_allclose(row, np.concatenate(expected), rtol=1e-6)
+
+
+def test_images_among_other_parts_are_refused():
+    with pytest.raises(ib.UsageError, match="images alone"):
+        make_env("host_envs:Pixels-v0", Settings('{"kind": "dict"}'))
+
+
+def test_bytes_stay_bytes_until_the_network():
+    config = tiny("ppg", "host_envs:Pixels-v0", channels="2", staleness=1, total_timesteps=32 * 13)
+    states, _ = initial_states(config, [0])
+    assert states.queue.obs.dtype == states.phase.obs.dtype == np.uint8
+    result = train(config)
+    assert result.states.queue.obs.dtype == np.uint8
+    assert len(np.unique(result.states.phase.obs)) > 100
+
+
+def played(mode: str, steps: int, rollouts: int, **overrides: Any) -> tuple[Config, Any, Finished]:
+    """The last of some rollouts of two environments that are reset in this way."""
+    config = Config(
+        env="host_envs:Clock-v0", num_envs=2, num_steps=steps, num_minibatches=1, total_timesteps=1000,
+        hidden_sizes=(4,), autoreset=mode, **overrides,
+    )  # fmt: skip
+    env = env_of(config)
+    networks = make_networks(config, env.obs_shape, env.action_space, 0)
+    collector = Collector(env, config, np.array([7]), 30.0)
+    actor = Actor(scripted, lambda obs: value(networks, MOMENTS, jnp.float32(10.0), jnp.asarray(obs)))
+    judge = jax.jit(partial(finish, False, env, networks, MOMENTS, 10.0))
+    carry = collector.open(jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, 2, 7)), 0, print)
+    for i in range(rollouts):
+        before = underway(carry)
+        carry, rollout = collector.wait(collector.start(carry, actor, [jax.random.key(0)], i))
+        found = judge(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (before, rollout)))
+        left = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found.underway)
+        sums = dict(episode_return=left.episode_return, episode_length=left.episode_length, counts=left.counts)
+        carry = replaced(carry, state=replaced(carry.state, over=left.over), **sums)
+    collector.close()
+    return config, networks, found
+
+
+def scripted(key: Any, obs: np.ndarray) -> Any:
+    """Acts by what it sees alone, and thinks something of each state."""
+    action = (np.round(obs[..., 0] * 7 + obs[..., 1] * 100) % 2).astype(np.int32)
+    return key, (action, action, Categorical(jnp.stack([obs[..., 0], 2 * obs[..., 1]], axis=-1)))
+
+
+SETTINGS: dict[str, Any] = {
+    "plain": {},
+    "trajectory": dict(aggregation="trajectory", advantage_norm="none"),
+    "normalised": dict(normalize_rewards=True, advantage_norm="ewma", aggregation="trajectory-mean"),
+}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize(("real", "rows"), [(12, 14), (10, 12), (7, 8), (3, 3)])
+def test_the_three_modes_teach_the_same(real: int, rows: int, settings: str):
+    """Episodes of 3, 4 and 5 steps, the second one cut off. In mode next-step a row between two episodes is none: of 14
+    rows 12 are steps. Advantages, targets, weights, moments and the gradient are those of the 12 steps without it."""
+    found = {}
+    for mode in MODES:
+        steps = rows if mode == "next-step" else real
+        config, networks, finished = played(mode, steps, 1, **SETTINGS[settings])
+        segment = finished.segment
+        scale = RewardScale.empty(2) if config.normalize_rewards else None
+        batch, scale, moments, metrics = prepare(
+            config, segment, networks.policy, scale, Moments.empty(), config.hypers
+        )
+        loss = jax.grad(total_loss, argnums=3, has_aux=True)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
+        gradient, losses = loss(config, "joint", flat, networks, None, config.hypers)
+        valid = np.ones((real, 2), bool) if segment.valid is None else np.asarray(segment.valid)
+        assert valid.sum() == 2 * real
+        rows_of = {n: np.asarray(getattr(batch, n))[valid] for n in ("obs", "action", "advantage", "target", "value")}
+        rows_of["weight"] = np.asarray(batch.weight)[valid] / batch.weight.size
+        rows_of["next_value"] = np.where(segment.terminated, 0.0, segment.next_value)[valid]
+        found[mode] = jax.tree.leaves(
+            (rows_of, gradient, losses, metrics, moments, scale, finished.obs_moments, finished.episodes)
+        )
+    for mode in MODES[1:]:
+        for ours, theirs in zip(found["disabled"], found[mode], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
+
+
+def test_where_an_episode_is_cut_off_its_last_observation_is_valued():
+    """The second episode, of 4 steps, is cut off after the observation with clock 3: the one it led to has clock 4."""
+    for mode in MODES:
+        _, networks, finished = played(mode, 9, 1)
+        row, segment = 7 if mode == "next-step" else 6, finished.segment
+        assert np.asarray(segment.truncated)[row].all()
+        assert not np.asarray(segment.terminated)[row].any()
+        final = segment.obs[row] + jnp.array([1.0, 0.0]) / (jnp.sqrt(MOMENTS.variance) + 1e-8)
+        np.testing.assert_allclose(segment.next_value[row], networks.value(final), rtol=1e-4)
+
+
+def test_a_row_that_fills_in_at_the_beginning_of_a_rollout_is_known_to_be_none():
+    """Rollouts of 3 rows: the first is the episode of 3 steps, so the second begins with the row of its reset."""
+    _, _, second = played("next-step", 3, 2)
+    np.testing.assert_array_equal(second.segment.valid, [[False] * 2, [True] * 2, [True] * 2])
+    _, _, third = played("next-step", 3, 3)  # two more steps of the episode of 4, then the next reset
+    np.testing.assert_array_equal(third.segment.valid, [[True] * 2, [True] * 2, [False] * 2])
+    np.testing.assert_array_equal([third.episodes.count, third.episodes.length_sum], [2, 8])
+
+
+def test_every_episode_has_a_seed_of_its_own():
+    seeds = {episode_seed(run, env, episode) for run in range(9) for env in range(9) for episode in range(9)}
+    assert len(seeds) == 9**3
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def bits(states: Any) -> dict[str, bytes]:
+    return {name: leaf.tobytes() for name, leaf in flatten(states).items()}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "ppg-ewma", "reinforce"])
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_same_seed_same_bits(algo: str, staleness: int):
+    if staleness and algo == "reinforce":
+        pytest.skip("has no ratio")
+    sizes = dict(num_steps=40, total_timesteps=160 * 3) if algo == "reinforce" else {}
+    sizes |= dict(total_timesteps=32 * (3 + staleness)) if algo == "ppg-ewma" else {}
+    config = tiny(algo, "host_envs:Walk-v0", staleness=staleness, normalize_observations=True, **sizes)
+    one, again = train(config, num_seeds=2), train(config, num_seeds=2)
+    assert bits(one.states) == bits(again.states)
+    weights = flatten(one.states)["learner/networks/policy/head/weight"]
+    assert not np.array_equal(weights[0], weights[1])
+    alone = train(config, seed=1)
+    for name in ("charts/episodic_length", "losses/entropy"):
+        rows = one.metrics["seed"] == 1
+        np.testing.assert_allclose(alone.metrics[name][0], one.metrics[name][rows][0], rtol=1e-3)
+
+
+def test_halves_that_step_by_turns_give_the_bits_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
+    """In processes of their own the two halves overlap; without overlap, and again, nothing changes."""
+    config = tiny("ppo", "host_envs:Walk-v0", vectorization="async", total_timesteps=32 * 3)
+    states, hypers = initial_states(config, [0])
+
+    def run(overlap: bool) -> Any:
+        program = HostProgram(config, states, hypers, 1, overlap)
+        try:
+            return program(program.begin(states, 0, print, 30.0), hypers, 0, 3)
+        finally:
+            program.end()
+
+    first, second, one_by_one = run(True), run(True), run(False)
+    assert bits(first.states) == bits(second.states) == bits(one_by_one.states)
+    np.testing.assert_array_equal(first.table, one_by_one.table)
+
+
+def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):
+    """Episodes of the clock last 3, 4, 5, 3, ... steps in each environment; 20 of them on 16: 16 firsts, 4 seconds."""
+    for mode in MODES:
+        config = tiny("ppo", "host_envs:Clock-v0", autoreset=mode)
+        states, _ = initial_states(config, [0, 1])
+        for deterministic in (True, False):
+            returns, lengths = evaluate(config, states, 20, deterministic, 3)
+            np.testing.assert_array_equal(lengths, np.tile([3] * 16 + [4] * 4, (2, 1)))
+            # Rewards are clock + half of an action of 5 or 6.
+            base = np.where(lengths == 3, 1 + 2 + 3, 1 + 2 + 3 + 4) + 2.5 * lengths
+            assert np.all((returns >= base) & (returns <= base + 0.5 * lengths))
+
+
+def test_cells_of_a_study_are_lanes_outside_too():
+    """Two learning rates, two seeds: the first rollouts are the same, what is learned from them is not."""
+    configs = [tiny("ppo", "host_envs:Walk-v0", total_timesteps=32 * 4, learning_rate=rate) for rate in (1e-3, 1e-1)]
+    cells = [Cell(config, {"learning_rate": config.hypers.learning_rate}) for config in configs]
+    slow, fast = (outcome.table for outcome in train_cells(cells, [0, 1]))
+    assert slow["seed"].tolist() == [0, 1] * 4
+    first = slow["iteration"] == 1
+    np.testing.assert_array_equal(slow["charts/episodes"][first], fast["charts/episodes"][first])
+    assert np.all(slow["losses/entropy"][~first] != fast["losses/entropy"][~first])
+
+
+def test_what_environments_outside_cannot_do_is_refused():
+    with pytest.raises(ib.UsageError, match=r"staggered_resets.*cannot be set"):
+        train(tiny("ppo", "host_envs:Walk-v0", staggered_resets=True))
+    with pytest.raises(ib.UsageError, match=r"complete_episodes.*time limit"):
+        train(tiny("reinforce", "host_envs:Clock-v0"))
