@@ -63,12 +63,20 @@ def test_what_an_environment_does_wrong_is_said_and_all_before_is_kept(
     assert (tmp_path / "run" / METRICS).read_text().splitlines()[-1].startswith("3,")
 
 
-def test_a_dead_process_costs_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", evil("die", vectorization=ASYNC))
+@pytest.mark.parametrize(
+    ("deed", "vectorization", "says"),
+    [
+        ("die", ASYNC, "died: its process ended with code 3, at its step 29."),
+        ("hang", ASYNC, "did not answer within 9 seconds (env_timeout), at its step 29."),
+        ("hang", "sync", "did not answer within 9 seconds (env_timeout), at its step 29."),
+    ],
+)
+def test_a_failure_costs_one_sentence_and_exit_code_1(deed: str, vectorization: str, says: str, tmp_path: Path) -> None:
+    process = start(tmp_path / "run", evil(deed, vectorization=vectorization), "--env-timeout", "9")
     said = process.communicate(timeout=200)[1].decode()
     assert process.returncode == 1
     assert "Traceback" not in said
-    assert "died: its process ended with code 3, at its step 29." in said.splitlines()[-1]
+    assert says in said.splitlines()[-1]
 
 
 def test_a_run_that_an_environment_stopped_is_resumed_bit_for_bit(tmp_path: Path) -> None:

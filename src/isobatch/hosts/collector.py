@@ -86,8 +86,10 @@ class Collector:
         return self._wait(rollout, self._time_limit)
 
     def close(self) -> None:
-        if not self._given_up:
-            for half in self._halves:
+        for half in self._halves:
+            if self._given_up:
+                half.vector.abandon()
+            else:
                 half.vector.close()
 
     def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, Rollout]:

@@ -140,6 +140,11 @@ class GymnasiumVector:
         except Exception:  # what cannot be closed goes with the process, silently
             self._vector.closed = True
 
+    def abandon(self) -> None:
+        for process in self._vector.processes if self._async else []:
+            process.kill()
+        self._vector.closed = True
+
 
 def _batched(obs: Any) -> Any:
     """One observation as a batch of one."""
