@@ -73,11 +73,11 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         p_values[what] = test.two_sided
     strict = bonferroni(p_values, LEVEL).significant
     more = [name for name in bonferroni(p_values, 0.05).significant if name not in strict]
-    told = [f"{len(names)}" + (f" ({'; '.join(names)})" if names else "") for names in (strict, more)]
+    listed = [f"{len(names)}" + (f" ({'; '.join(names)})" if names else "") for names in (strict, more)]
     return [
         *sentences,
         f"Of {len(questions)} tests, corrected for their number (Bonferroni), these stand at the paper's {LEVEL:.1%}: "
-        f"{told[0]}; and at 5 % besides: {told[1]}.",
+        f"{listed[0]}; and at 5 % besides: {listed[1]}.",
     ]
 
 
