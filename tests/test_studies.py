@@ -234,10 +234,16 @@ def test_other_results_are_refused(finished: Path, tmp_path: Path, monkeypatch: 
         run_study(FAKE, "quick", tmp_path)
 
 
-def test_paper_presets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the Procgen environments are not available in this version"):
+def test_paper_presets_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("isobatch.hosts.envpool_envs.is_installed", lambda: False)
+    with pytest.raises(UsageError, match="backend 'envpool' is not installed: make setup-envpool"):
         run_study(study_of("invariance"), "paper", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:
+    parts = parts_of(study_of("adam-rule").grid("paper"))
+    assert {len(part) for part in parts} == {1}
 
 
 def test_a_full_disk_stops_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,7 +517,6 @@ def test_a_report_on_half_a_study(finished: Path, tmp_path: Path) -> None:
     [
         (["run", "stalenes"], "study 'stalenes' is unknown; did you mean staleness?"),
         (["run", "staleness", "--preset", "labtop"], "preset='labtop' is unknown; did you mean laptop?"),
-        (["run", "staleness", "--preset", "paper", "--out", "nowhere"], "Procgen environments are not available"),
         (["run"], "needs the name of a study"),
         (["report"], "needs the directory of a study"),
         (["report", "/nowhere"], "holds no study"),
@@ -563,7 +568,11 @@ def test_killed_for_real_and_run_again(tmp_path: Path) -> None:
 def test_settings_of_the_paper() -> None:
     """FACTS section 4: invariance with PPG-EWMA at 256 to 1 environments, three seeds."""
     grid = STUDIES["invariance"].grid("paper")
-    own = [cell for cell in grid.cells if cell.config.env == "BigfishHard-v0" and cell.factors["rules"] == "all rules"]
+    own = [
+        cell
+        for cell in grid.cells
+        if cell.config.env == "envpool/BigfishHard-v0" and cell.factors["rules"] == "all rules"
+    ]
     assert [cell.config.num_envs for cell in own] == [256, 64, 16, 4, 1]
     assert [cell.config.policy_iterations_per_phase for cell in own] == [32, 128, 512, 2048, 8192]
     assert [round(cell.config.hypers.beta_prox, 6) for cell in own] == [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from isobatch.config import Config
-from isobatch.errors import UsageError
+from isobatch.envs import env_of, steps_outside
 from isobatch.studies.grid import Cell, Grid, Study, check_preset
 from isobatch.studies.laboratory import measure
 from isobatch.studies.lanes import train_cells
@@ -30,12 +30,8 @@ def run_study(
     `watch` gets what is being done and the part of all that is done.
     """
     check_preset(preset)
-    if preset == "paper":
-        raise UsageError(
-            f"preset='paper' of {study.name} needs Procgen, and the Procgen environments are not available in this "
-            "version: use laptop or quick."
-        )
     grid = study.grid(preset)
+    env_of(grid.cells[0].config)  # says what is missing before anything is written
     results = Results.begin(out, study.name, preset, grid)
     parts = parts_of(grid)
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(preset) else 1)
@@ -88,7 +84,8 @@ def parts_of(grid: Grid) -> list[list[Cell]]:
         by_shape.setdefault(cell.config.static, []).append(cell)
     parts = []
     for same in by_shape.values():
-        count = -(-len(same) * grid.num_seeds // LANES)
+        lanes = 1 if steps_outside(same[0].config.env) else LANES  # one setting at a time has environments enough
+        count = min(-(-len(same) * grid.num_seeds // lanes), len(same))
         size = -(-len(same) // count)
         parts += [same[i : i + size] for i in range(0, len(same), size)]
     return parts

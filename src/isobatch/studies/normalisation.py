@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError, near_matches
+from isobatch.presets import bare_id
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,15 @@ OTHERS: dict[str, Range] = {  # with the standard error of low
 def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
     """The range of an environment: from `ranges` first, then the tables above.
 
-    Procgen games go by their own name or EnvPool's: bigfish, BigfishHard-v0.
+    Which backend steps an environment does not matter. Procgen games go by their own name or EnvPool's: bigfish,
+    BigfishHard-v0.
     """
     if ranges and env in ranges:
         return ranges[env]
-    if env in OTHERS:
-        return OTHERS[env]
-    game = env.lower().removesuffix("-v0").removesuffix("hard")
+    bare = bare_id(env)
+    if bare in OTHERS:
+        return OTHERS[bare]
+    game = bare.lower().removesuffix("-v0").removesuffix("hard")
     if game in PROCGEN_HARD:
         return Range(*PROCGEN_HARD[game], source="Procgen hard, Cobbe et al. (2020)")
     known = [*(ranges or {}), *OTHERS, *PROCGEN_HARD]

@@ -41,7 +41,7 @@ SEEDS = {"quick": 4, "laptop": 4, "paper": 4}
 PAPER: dict[str, Any] = dict(
     num_envs=256, num_steps=256, num_minibatches=8, update_epochs=3, total_timesteps=100_000_000, learning_rate=5e-4,
     gamma=0.999, gae_lambda=0.95, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, normalize_rewards=True,
-    arrangement="shared", activation="relu", hidden_sizes=(256,), channels=(16, 32, 32), lr_schedule="constant",
+    arrangement="shared", encoder="impala", lr_schedule="constant",
 )  # fmt: skip
 PAPER_PHASES: dict[str, Any] = dict(
     update_epochs=1, value_epochs=1, policy_iterations_per_phase=32, aux_epochs=6, aux_minibatches=16,
@@ -53,7 +53,7 @@ PAPER_PHASES: dict[str, Any] = dict(
 def environments(scale: str, *only: str) -> list[str]:
     """The environments of a scale, at laptop scale `only` some of them if any are named."""
     if scale == "paper":
-        return [f"{game.capitalize()}Hard-v0" for game in PROCGEN_HARD]
+        return [f"envpool/{game.capitalize()}Hard-v0" for game in PROCGEN_HARD]
     return [env for env in STEPS[scale] if not only or env in only]
 
 
