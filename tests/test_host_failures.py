@@ -42,8 +42,8 @@ def evil(deed: str, only: Path | None = None, **settings) -> ib.Config:
         ("inf-reward", "sync", r"environment 0 .* showed a reward that is not a finite number"),
         ("shape", "sync", r"environment 0 .* showed an observation of shape \(3,\), having promised \(2,\)"),
         ("shape", ASYNC, r"showed an observation of shape \(3,\), having promised \(2,\)"),
-        ("hang", "sync", r"environment 0 .* did not answer within 1 seconds"),
-        ("hang", ASYNC, r"environment \d .* did not answer within 1 seconds"),
+        ("hang", "sync", r"environment 0 .* did not answer within 4 seconds"),
+        ("hang", ASYNC, r"environment \d .* did not answer within 4 seconds"),
         ("die", ASYNC, r"environment \d .* died: its process ended with code 3"),
     ],
 )
@@ -53,7 +53,7 @@ def test_what_an_environment_does_wrong_is_said_and_all_before_is_kept(
     config = evil(deed, vectorization=vectorization)
     begin = time.monotonic()
     with pytest.raises(ib.RunError, match=says) as caught:
-        train(config, run_dir=tmp_path / "run", env_timeout=1.0 if deed == "hang" else 60.0)
+        train(config, run_dir=tmp_path / "run", env_timeout=4.0 if deed == "hang" else 60.0)
     assert "at its step 29." in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "Traceback" not in capfd.readouterr().err
@@ -63,12 +63,20 @@ def test_what_an_environment_does_wrong_is_said_and_all_before_is_kept(
     assert (tmp_path / "run" / METRICS).read_text().splitlines()[-1].startswith("3,")
 
 
-def test_a_dead_process_costs_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", evil("die", vectorization=ASYNC))
+@pytest.mark.parametrize(
+    ("deed", "vectorization", "says"),
+    [
+        ("die", ASYNC, "died: its process ended with code 3, at its step 29."),
+        ("hang", ASYNC, "did not answer within 9 seconds (env_timeout), at its step 29."),
+        ("hang", "sync", "did not answer within 9 seconds (env_timeout), at its step 29."),
+    ],
+)
+def test_a_failure_costs_one_sentence_and_exit_code_1(deed: str, vectorization: str, says: str, tmp_path: Path) -> None:
+    process = start(tmp_path / "run", evil(deed, vectorization=vectorization), "--env-timeout", "9")
     said = process.communicate(timeout=200)[1].decode()
     assert process.returncode == 1
     assert "Traceback" not in said
-    assert "died: its process ended with code 3, at its step 29." in said.splitlines()[-1]
+    assert says in said.splitlines()[-1]
 
 
 def test_a_run_that_an_environment_stopped_is_resumed_bit_for_bit(tmp_path: Path) -> None:

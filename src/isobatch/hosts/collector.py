@@ -22,6 +22,7 @@ from isobatch.hosts.rollout import Rollout, replaced
 from isobatch.hosts.watch import HangError, Watched
 from isobatch.rollout import EnvCarry
 
+START_SECONDS = 300.0  # that making the environments may take at least: processes import what they need
 Say = Callable[[str], None]
 Beat = Callable[[], None]
 
@@ -54,7 +55,8 @@ class Collector:
             carry = new_episodes(carry, np.zeros_like(carry.counts) | (iteration > 0))
             # Its resets draw from the environment's own generator: a resumed run must not draw the same again.
             carry = replaced(carry, state=replaced(carry.state, episode=np.full_like(carry.state.episode, iteration)))
-        carry = self._wait(Watched(lambda beat: self._open(carry, iteration, say, beat), self._time_limit))
+        limit = max(self._time_limit, START_SECONDS)
+        carry = self._wait(Watched(lambda beat: self._open(carry, iteration, say, beat), limit), limit)
         return replaced(carry, obs=self._observations())
 
     def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
@@ -81,11 +83,13 @@ class Collector:
 
     def wait(self, rollout: Watched) -> tuple[EnvCarry, Rollout]:
         """The rollout, and where it left the environments but for the sums over their episodes."""
-        return self._wait(rollout)
+        return self._wait(rollout, self._time_limit)
 
     def close(self) -> None:
-        if not self._given_up:
-            for half in self._halves:
+        for half in self._halves:
+            if self._given_up:
+                half.vector.abandon()
+            else:
                 half.vector.close()
 
     def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, Rollout]:
@@ -168,12 +172,12 @@ class Collector:
             self._step = first_step + t - earlier
             raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, n)))
 
-    def _wait(self, watched: Watched) -> Any:
+    def _wait(self, watched: Watched, limit: float) -> Any:
         try:
             return watched.wait()
         except HangError:
             self._given_up = True
-            what = f"did not answer within {self._time_limit:g} seconds (env_timeout)"
+            what = f"did not answer within {limit:g} seconds (env_timeout)"
             places = self._stuck.vector.suspects() if self._stuck else []
         except FaultError as fault:
             what, places = fault.what, [] if fault.place is None else [fault.place]

@@ -114,6 +114,9 @@ class EnvPoolVector:
     def close(self) -> None:
         self._pool.close()
 
+    def abandon(self) -> None:
+        """Its threads end with the process."""
+
 
 def quietly(make: Any, env_id: str, kwargs: dict[str, Any]) -> Any:
     """What `make` makes, without EnvPool's warnings, or one sentence about why not."""

@@ -139,6 +139,11 @@ class GymnasiumVector:
         except Exception:  # what cannot be closed goes with the process, silently
             self._vector.closed = True
 
+    def abandon(self) -> None:
+        for process in self._vector.processes if self._async else []:
+            process.kill()
+        self._vector.closed = True
+
 
 def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     """One environment, or a sentence that says why there is none."""

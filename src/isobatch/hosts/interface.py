@@ -40,6 +40,10 @@ class Vector(Protocol):
 
     def close(self) -> None: ...
 
+    def abandon(self) -> None:
+        """Instead of `close`, when an environment does not answer: wait for nothing."""
+        ...
+
 
 @runtime_checkable
 class HostEnvironment(Protocol):
