@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +24,42 @@ from isobatch.state import TrainState
 LANES = 16  # environments outside JAX that play at a time, for each seed
 
 
-def evaluate(
-    config: Config, states: TrainState, episodes: int, deterministic: bool, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and lengths [seeds, episodes] of the stacked `states`, each environment played to its first end.
+class Played(NamedTuple):
+    """Episodes of all seeds, [seeds, episodes]."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+    def summary(self) -> dict[str, np.ndarray]:
+        """One number a seed."""
+        return {
+            "return_mean": self.returns.mean(axis=1),
+            "return_std": self.returns.std(axis=1),
+            "length_mean": self.lengths.mean(axis=1),
+        }
+
+
+def gap(trained: Played, others: Played) -> dict[str, np.ndarray]:
+    """How much less each seed gets on levels it may not have seen, and the standard error of that."""
+    squares = [played.returns.var(axis=1) / played.returns.shape[1] for played in (trained, others)]
+    return {
+        "gap": trained.returns.mean(axis=1) - others.returns.mean(axis=1),
+        "gap_error": np.sqrt(squares[0] + squares[1]),
+    }
+
+
+def evaluate(config: Config, states: TrainState, episodes: int, deterministic: bool, seed: int) -> Played:
+    """Returns and lengths of the stacked `states`, each environment played to its first end.
 
     Every training seed meets the same initial states.
     """
     env = env_of(config)
     if is_host(env):
-        return play_outside(env, config, states, episodes, deterministic, seed)
+        return Played(*play_outside(env, config, states, episodes, deterministic, seed))
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(states)
-    return np.asarray(returns), np.asarray(lengths)
+    return Played(np.asarray(returns), np.asarray(lengths))
 
 
 def held_out(config: Config) -> Config:

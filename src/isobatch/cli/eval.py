@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
@@ -16,6 +14,7 @@ from isobatch.parsing import parse_value
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from isobatch.evaluation import Played
     from isobatch.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
@@ -44,15 +43,14 @@ def run(args: argparse.Namespace) -> int:
     for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
         if value < least:
             raise UsageError(f"{name}={value} must be at least {least}.")
-    from isobatch.evaluation import evaluate, held_out
+    from isobatch.evaluation import evaluate, gap, held_out
     from isobatch.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
     configs = {TRAINED: loaded.config} | ({HELD_OUT: held_out(loaded.config)} if args.held_out else {})
     film = prepare_film(args, loaded, filmed, seed)
     played = {
-        name: Played(*evaluate(config, loaded.states, episodes, not args.sampled, seed))
-        for name, config in configs.items()
+        name: evaluate(config, loaded.states, episodes, not args.sampled, seed) for name, config in configs.items()
     }
     video = film()
     if args.json:
@@ -66,8 +64,8 @@ def run(args: argparse.Namespace) -> int:
                 "deterministic": not args.sampled,
                 "seeds": loaded.seeds,
             }
-            | played[TRAINED].to_json()
-            | ({"held_out": played[HELD_OUT].to_json() | gap(played)} if args.held_out else {})
+            | played[TRAINED].summary()
+            | ({"held_out": played[HELD_OUT].summary() | gap(*played.values())} if args.held_out else {})
             | ({"video": video} if video else {})
         )
         return 0
@@ -82,29 +80,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class Played(NamedTuple):
-    """Of each seed and episode."""
-
-    returns: np.ndarray
-    lengths: np.ndarray
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "return_mean": self.returns.mean(axis=1),
-            "return_std": self.returns.std(axis=1),
-            "length_mean": self.lengths.mean(axis=1),
-        }
-
-
-def gap(played: dict[str, Played]) -> dict[str, Any]:
-    """How much less a policy gets on levels it may not have seen, with its standard error."""
-    variances = [one.returns.var(axis=1) / one.returns.shape[1] for one in played.values()]
-    return {
-        "gap": played[TRAINED].returns.mean(axis=1) - played[HELD_OUT].returns.mean(axis=1),
-        "gap_error": np.sqrt(np.sum(variances, axis=0)),
-    }
-
-
 def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
     rows = [
         [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
@@ -114,7 +89,9 @@ def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
 
 
 def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Table:
-    found = gap(played)
+    from isobatch.evaluation import gap
+
+    found = gap(*played.values())
     rows = []
     for i, seed in enumerate(loaded.seeds):
         each = [(one.returns[i].mean(), one.returns[i].std()) for one in played.values()]
