@@ -136,14 +136,14 @@ def draw_variance(measured: list[Row], title: str) -> Any:
     figure, panels = panels_for(len(envs), PANEL)
     for env, axes in zip(envs, panels, strict=True):
         own = [row for row in measured if row["env"] == env]
-        for steps, color in zip(levels(own, "env_steps"), COLORS, strict=False):
+        checkpoints = levels(own, "env_steps")
+        for place, (steps, color) in enumerate(zip(checkpoints, COLORS, strict=False), 1):
             points = [row for row in own if row["env_steps"] == steps]
             middle, low, high = (
                 np.array([row[name] for row in points]) for name in ("variance", "variance_low", "variance_high")
             )
-            part = f"{steps / max(row['env_steps'] for row in own):.0%} of the run"
-            x = np.arange(len(points))
-            axes.errorbar(x, middle, (middle - low, high - middle), fmt="o-", color=color, capsize=2, label=part)
+            x, label = np.arange(len(points)), f"{place}/{len(checkpoints)} of the run"
+            axes.errorbar(x, middle, (middle - low, high - middle), fmt="o-", color=color, capsize=2, label=label)
         axes.set(title=env, xlabel="environments x steps", ylabel="variance of the gradient", yscale="log")
         axes.set(xticks=x, xticklabels=[f"{row['num_envs']} x {row['num_steps']}" for row in points])
     add_legend(figure, panels)
