@@ -16,12 +16,11 @@ AGGREGATIONS = typing.get_args(Aggregation)
 SIZES = {
     "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
     "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
-    "Breakout-MinAtar": dict(num_envs=8, num_steps=1000, learning_rate=3e-3),
 }
 WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
 STEPS = {
     "quick": {"CartPole-v1": 800_000},
-    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000, "Breakout-MinAtar": 480_000},
+    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000},
 }
 
 
