@@ -32,7 +32,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # past CartPole's critical size at first, where it learns more slowly per step.
 UNDER_CRITICAL: dict[str, dict[str, Any]] = {"CartPole-v1": dict(num_envs=16, learning_rate=5e-4)}
 STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
-    "quick": {"CartPole-v1": 250_000},
+    "quick": {"CartPole-v1": 160_000},
     "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 200_000, "Pendulum-v1": 300_000, "Breakout-MinAtar": 200_000},
 }
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
