@@ -13,18 +13,21 @@ from oracles import gae as slow_gae
 from tiny import tiny
 
 from isobatch.algorithms.policy_phase import prepare, total_loss
+from isobatch.config import Config
 from isobatch.envs import make_env
 from isobatch.envs.interface import Step
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
-from isobatch.gradients.batches import batch_of, batch_products, draws, first_episodes
-from isobatch.gradients.chains import collect_chains, num_groups, true_advantages, window_advantages
+from isobatch.gradients.batches import batch_products, first_episodes
+from isobatch.gradients.chains import num_groups, true_advantages, window_advantages
 from isobatch.gradients.clipping import QUANTITIES, restrained
+from isobatch.gradients.inside import Inside
 from isobatch.gradients.lags import diagonal_sums, lag_sums
 from isobatch.gradients.landscape import Moments, at_geometry, measure, squared_mean, weights_of, window_products
 from isobatch.gradients.objectives import full, vanilla
 from isobatch.gradients.options import LabOptions, automatic, chain_length, geometries_of
 from isobatch.gradients.per_sample import per_sample_gradients
+from isobatch.gradients.sources import draws
 from isobatch.gradients.variance import direct
 from isobatch.state import initial_state
 
@@ -70,8 +73,9 @@ def made() -> SimpleNamespace:
     state = jax.tree.map(lambda leaf: leaf, state)
     head = state.learner.networks.policy.head
     object.__setattr__(head, "weight", 60 * head.weight)
-    chains = collect_chains(config, env, state, 384, 4, 0)
-    return SimpleNamespace(config=config, env=env, state=state, chains=chains, policy=state.learner.networks.policy)
+    source = Inside(config, env, state)
+    policy = state.learner.networks.policy
+    return SimpleNamespace(config=config, state=state, policy=policy, source=source, chains=source.chains(384, 4, 0))
 
 
 class Exact(NamedTuple):
@@ -144,7 +148,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNam
 
 
 def test_directly_measured_variance_agrees_with_the_prediction(made: SimpleNamespace) -> None:
-    products = batch_products(made.config, made.env, made.state, 4, 2, 256, 1)
+    products = batch_products(made.config, made.policy, made.source, 4, 2, 256, 1)
     truth = exact(made, 2)
     several = np.array(
         [float(direct(p)(np.ones(64))) for p in (products[i : i + 64, i : i + 64] for i in range(0, 256, 64))]
@@ -155,7 +159,7 @@ def test_directly_measured_variance_agrees_with_the_prediction(made: SimpleNames
 def test_window_advantages_are_those_of_rollouts_cut_there(made: SimpleNamespace) -> None:
     """Against the slow oracle on each window by itself."""
     env, config = make_env("Probe-Delay"), tiny("ppo", "Probe-Delay", gamma=GAMMA)
-    chains = collect_chains(config, env, initial_state(config, env, 0), 4, 6, 0)
+    chains = Inside(config, env, initial_state(config, env, 0)).chains(4, 6, 0)
     segment = chains.segment
     for steps in (1, 3):
         found = np.asarray(window_advantages(config, chains, steps, LAMBDA))
@@ -169,11 +173,11 @@ def test_window_advantages_are_those_of_rollouts_cut_there(made: SimpleNamespace
 def test_true_advantages_play_on_past_the_time_limit() -> None:
     """Probe-Truncation pays 1 for ever and is cut off after 5 steps: the true return is always 1/(1 - gamma)."""
     env, config = make_env("Probe-Truncation"), tiny("ppo", "Probe-Truncation", gamma=GAMMA)
-    chains = collect_chains(config, env, initial_state(config, env, 0), 4, 8, 0)
+    chains = Inside(config, env, initial_state(config, env, 0)).chains(4, 8, 0)
     returns = np.asarray(true_advantages(config, chains) + chains.segment.value)
     np.testing.assert_allclose(returns, 1 / (1 - GAMMA), rtol=0.03)  # of which 1 % is left to the value function
     without = config.replace(bootstrap=False)
-    chains = collect_chains(without, env, initial_state(without, env, 0), 4, 8, 0)
+    chains = Inside(without, env, initial_state(without, env, 0)).chains(4, 8, 0)
     returns = np.asarray(true_advantages(without, chains) + chains.segment.value)
     left = 5 - (np.arange(8) % 5)  # the chain begins with a reset, after one time limit
     np.testing.assert_allclose(returns, np.repeat(((1 - GAMMA**left) / (1 - GAMMA))[:, None], 4, axis=1), rtol=1e-4)
@@ -225,7 +229,7 @@ def test_a_squared_mean_over_groups_is_unbiased() -> None:
 
 def test_lag_sums_against_explicit_gradients(made: SimpleNamespace) -> None:
     """Centred with the mean of the other chains; a trajectory ends with its episode."""
-    config, chains, count = made.config, collect_chains(made.config, made.env, made.state, 6, 4, 5), 6
+    config, chains, count = made.config, made.source.chains(6, 4, 5), 6
     sums = lag_sums(config, made.policy, chains, LAMBDA)
     segment = chains.segment
     advantage = window_advantages(config, chains, 4, LAMBDA)
@@ -252,31 +256,34 @@ def test_diagonal_sums() -> None:
 
 
 def test_first_episodes_are_whole(made: SimpleNamespace) -> None:
-    vectors, lengths, ended = first_episodes(
-        made.config, made.env, 6, 2, made.state, jax.random.split(jax.random.key(0))
-    )
+    vectors, lengths, ended = first_episodes(made.config, made.policy, made.source.episodes(6, 2, 0))
     assert vectors.shape[0] == 6
     np.testing.assert_array_equal(lengths, 2)
     assert np.all(ended)
-    *_, ended = first_episodes(made.config, made.env, 6, 1, made.state, jax.random.split(jax.random.key(0)))
+    *_, ended = first_episodes(made.config, made.policy, made.source.episodes(6, 1, 0))
     assert not np.any(ended)
+
+
+def restraints(config: Config, made: SimpleNamespace) -> np.ndarray:
+    """Of three batches."""
+    segments = made.source.batches(config.num_envs, config.num_steps, draws(3, 0))
+    return np.stack([np.asarray(restrained(config, made.state, s, jax.random.key(1))) for s in segments])
 
 
 def test_before_the_first_epoch_nothing_is_clipped(made: SimpleNamespace) -> None:
     config = made.config.replace(learning_rate=0.05, update_epochs=2)
-    table = np.asarray(restrained(config, made.env, made.state, draws(3, 0)))
+    table = restraints(config, made)
     assert table.shape == (3, 3, len(QUANTITIES))
     np.testing.assert_allclose(table[:, 0], [[1, 1, 0, 0]] * 3, atol=1e-5)
     assert np.all(table[:, 1:, QUANTITIES.index("kl")] > 0)
-    unclipped = np.asarray(restrained(config.replace(clip_eps=float("inf")), made.env, made.state,
-                                      draws(3, 0)))  # fmt: skip
+    unclipped = restraints(config.replace(clip_eps=float("inf")), made)
     np.testing.assert_allclose(unclipped[..., :2], 1, atol=1e-4)
 
 
 def test_the_full_loss_at_another_policy_has_the_gradient_of_training(made: SimpleNamespace) -> None:
     """The mean of the per-sample gradients of a run's objective is the policy part of what its optimiser gets."""
     config = made.config.replace(clip_eps=0.1, ent_coef=0.0)
-    segment = batch_of(config, made.env, 4, 8, made.state, jax.tree.map(lambda leaf: leaf[0], draws(1, 0)))
+    segment = next(made.source.batches(4, 8, draws(1, 0)))
     batch, *_ = prepare(config, segment, made.policy, None, made.state.advantage_moments, config.hypers)
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
     moved = jax.tree.map(lambda leaf: 0.7 * leaf, made.state.learner.networks)

@@ -24,11 +24,14 @@ from isobatch.config_files import replace_file
 from isobatch.envs import env_of, is_host
 from isobatch.errors import UsageError
 from isobatch.gradients.bootstrap import Estimate
+from isobatch.gradients.inside import Inside
 from isobatch.gradients.options import LabOptions
+from isobatch.gradients.outside import Outside
 from isobatch.gradients.sections import RUN, NotHereError, Policy
 from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
+from isobatch.options import Options
 
-FORMAT = 6  # of the files; what another version measured is measured again
+FORMAT = 7  # of the files; what another version measured is measured again
 Watch = Callable[[str, float], None]
 Say = Callable[[str], None]
 
@@ -42,6 +45,7 @@ def diagnose(
     changes: Mapping[str, Any] = MappingProxyType({}),
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
+    env_timeout: float = Options.env_timeout,
 ) -> list[dict[str, Any]]:
     """One result per checkpoint: {iteration, env_steps, section: {...}, ...}; `changes` are made to the run's settings.
 
@@ -52,7 +56,7 @@ def diagnose(
     results = []
     for at, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        about = policy_of(loaded, options, policy_seed, changes)
+        about = policy_of(loaded, options, policy_seed, changes, env_timeout)
         result: dict[str, Any] = {
             "iteration": loaded.iteration,
             "env_steps": loaded.iteration * loaded.config.geometry.iteration_batch,
@@ -81,14 +85,15 @@ def diagnose(
     return results
 
 
-def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, changes: Mapping[str, Any]) -> Policy:
+def policy_of(
+    loaded: LoadedRun,
+    options: LabOptions,
+    policy_seed: int | None,
+    changes: Mapping[str, Any],
+    env_timeout: float = Options.env_timeout,
+) -> Policy:
     """The policy of one of the run's seeds; the first unless another one is named."""
     env = env_of(loaded.config)
-    if is_host(env):
-        raise UsageError(
-            f"env={loaded.config.env!r} steps outside JAX, where the laboratory cannot measure yet: diagnose a run of "
-            "a gymnax environment, or give its gradients to `isobatch.gradients`."
-        )
     if policy_seed is not None and policy_seed not in loaded.seeds:
         raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
     place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
@@ -98,7 +103,9 @@ def policy_of(loaded: LoadedRun, options: LabOptions, policy_seed: int | None, c
             f"checkpoint={loaded.iteration} of seed {loaded.seeds[place]} has weights that are not finite: the run has "
             "diverged; measure an earlier checkpoint."
         )
-    return Policy(loaded.config.replace(**changes), env, state, options)
+    config = loaded.config.replace(**changes)
+    source = Outside(config, env, state, env_timeout) if is_host(env) else Inside(config, env, state)
+    return Policy(config, source, state, options)
 
 
 def key_of(about: Policy, iteration: int, section: str) -> dict[str, Any]:

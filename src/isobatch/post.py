@@ -131,7 +131,7 @@ def _figure_numbers(about: Policy, late: bool) -> Found:
 def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> Found:
     config = about.config.replace(gae_lambda=lam)
     seed = about.options.measure_seed + 7
-    products = batch_products(config, about.env, about.state, num_envs, num_steps, BATCHES, seed)
+    products = batch_products(config, about.policy, about.source, num_envs, num_steps, BATCHES, seed)
     cosines = cosine_matrix(products, Layout.of(np.arange(BATCHES)))
     extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), BATCHES, what="batches")
     return {"cosines": cosines, "variance": direct_variance(products), "extreme": extreme}

@@ -50,13 +50,16 @@ def run(args: argparse.Namespace) -> int:
         return _post(args, options)
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
+    timeout = given(args, Options).get("env_timeout", Options.env_timeout)
     from isobatch.diagnosis import diagnose
     from isobatch.gradient_plots import draw_all, training_time
     from isobatch.gradients.words import sentences
 
     out = args.out or run_dir / "diagnosis"
     with console.progress_bar(args.quiet) as watch:
-        results = diagnose(run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say)
+        results = diagnose(
+            run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout
+        )
     title = f"{config.algo} on {config.env}"
     pictures = []
     for result in results:
@@ -83,6 +86,8 @@ def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, dict[str
     if args.run_dir is None:
         return config, {}
     for name, value in given(args, Options).items():
+        if name == "env_timeout":  # which holds while measuring too
+            continue
         raise UsageError(
             f"{name}={value} is for training, and {str(run_dir)!r} is trained: leave it out. (--policy-seed chooses "
             "one of its seeds, --measure-seed what is drawn while measuring.)"

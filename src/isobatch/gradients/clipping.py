@@ -12,37 +12,31 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
 
 from isobatch.algorithms.policy_phase import Batch, optimize, policy_loss, prepare
 from isobatch.config import Config
-from isobatch.envs.interface import Environment
-from isobatch.gradients.batches import Draw, batch_of
 from isobatch.gradients.objectives import full
 from isobatch.gradients.per_sample import mean_gradient
+from isobatch.rollout import Segment
 from isobatch.state import Learner, TrainState
 
 QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def restrained(config: Config, env: Environment, state: TrainState, draws: Draw) -> Float[Array, "K E Q"]:
-    """QUANTITIES of independent batches before the first and after each of the epochs."""
+@partial(jax.jit, static_argnums=0)
+def restrained(config: Config, state: TrainState, segment: Segment, key: Key[Array, ""]) -> Float[Array, "E Q"]:
+    """QUANTITIES of a batch before the first and after each of the epochs."""
     config = dataclasses.replace(config, staleness=0, noise_scale=False)
     one_epoch = dataclasses.replace(config, update_epochs=1, value_epochs=min(config.value_epochs, 1))
     rate = jnp.asarray(config.hypers.learning_rate)  # before its schedule: at the end of a run that would be nothing
-
-    def one(draw: Draw) -> Float[Array, "E Q"]:
-        segment = batch_of(config, env, config.num_envs, config.num_steps, state, draw)
-        recent = state.learner.networks.policy
-        batch, _, _, _ = prepare(config, segment, recent, None, state.advantage_moments, config.hypers)
-        learner, rows = state.learner, [_quantities(config, batch, state.learner)]
-        for epoch_key in jax.random.split(jax.random.fold_in(draw.key, 1), config.update_epochs):
-            learner, _ = optimize(one_epoch, batch, learner, config.hypers, rate, epoch_key)
-            rows.append(_quantities(config, batch, learner))
-        return jnp.stack(rows)
-
-    return jax.lax.map(one, draws)
+    recent = state.learner.networks.policy
+    batch, _, _, _ = prepare(config, segment, recent, None, state.advantage_moments, config.hypers)
+    learner, rows = state.learner, [_quantities(config, batch, state.learner)]
+    for epoch_key in jax.random.split(key, config.update_epochs):
+        learner, _ = optimize(one_epoch, batch, learner, config.hypers, rate, epoch_key)
+        rows.append(_quantities(config, batch, learner))
+    return jnp.stack(rows)
 
 
 def _quantities(config: Config, batch: Batch, learner: Learner) -> Float[Array, " Q"]:

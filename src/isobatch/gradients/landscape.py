@@ -27,11 +27,10 @@ from isobatch.config import Config
 from isobatch.gradients.bootstrap import pair_mean, ratio, resample, unit_mean
 from isobatch.gradients.chains import Chains, true_advantages, window_advantages
 from isobatch.gradients.objectives import vanilla
-from isobatch.gradients.per_sample import mean_gradient
+from isobatch.gradients.per_sample import at_once, mean_gradient
 from isobatch.networks import Policy
 
 Variant = tuple[int, float]  # T and lambda
-AT_ONCE = 8192  # samples that are differentiated at the same time: what a network keeps of each of them takes memory
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,8 @@ def window_products(
 
     def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
         by_chain = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), samples)
-        gradients = jax.lax.map(
-            partial(mean_gradient, vanilla, policy), by_chain, batch_size=min(count, max(1, AT_ONCE // steps))
-        )
+        chains = min(count, max(1, at_once(jax.tree.map(lambda leaf: leaf[0], samples)) // steps))
+        gradients = jax.lax.map(partial(mean_gradient, vanilla, policy), by_chain, batch_size=chains)
         products = gradients @ gradients.T
         return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 

@@ -16,20 +16,11 @@ import jax
 import numpy as np
 
 from isobatch.config import Config
-from isobatch.envs.interface import Environment
 from isobatch.errors import UsageError
 from isobatch.gradients.aggregations import compare
-from isobatch.gradients.batches import (
-    Draw,
-    batch_of,
-    batch_products,
-    draws,
-    first_episodes,
-    samples_of,
-    seconds_per_batch,
-)
+from isobatch.gradients.batches import batch_products, first_episodes, gradient_seconds, samples_of
 from isobatch.gradients.bootstrap import Estimate, estimate, of_resamples, ratio, unit_mean
-from isobatch.gradients.chains import Chains, chain_bytes, collect_chains, num_groups
+from isobatch.gradients.chains import Chains, chain_bytes, num_groups
 from isobatch.gradients.clipping import QUANTITIES, restrained
 from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.gram import check_memory, compiled_gram
@@ -38,11 +29,11 @@ from isobatch.gradients.landscape import Measured, at_geometry, measure, weights
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.objectives import vanilla
 from isobatch.gradients.options import LabOptions, chain_length, doubling, geometries_of
+from isobatch.gradients.sources import Source, draws
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.state import TrainState
 
-DIRECT_STEPS = 2_000_000  # environment steps that a direct measurement may take only to get its environments going
 DIRECT_GEOMETRIES = 4
 LAGS = (1, 2, 3, 5, 7, 10, 20, 40, 80, 160, 320)
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
@@ -64,7 +55,7 @@ class Policy:
     """What is measured: a policy with everything that training would use with it."""
 
     config: Config
-    env: Environment
+    source: Source
     state: TrainState
     options: LabOptions
 
@@ -80,11 +71,11 @@ class Policy:
     def chains(self) -> Chains:
         """The data that several sections share."""
         length = chain_length(self.geometries)
-        groups = num_groups(self.env.max_steps, length)
+        groups = num_groups(self.source.time_limit, length)
         count = -(-max(self.options.chains, 2 * groups) // groups) * groups
-        need = chain_bytes(self.env, self.policy, count, length)
+        need = chain_bytes(self.source.obs_bytes, self.policy, count, length)
         check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
-        return collect_chains(self.config, self.env, self.state, count, length, self.options.measure_seed)
+        return self.source.chains(count, length, self.options.measure_seed)
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -107,21 +98,23 @@ def geometries(about: Policy, watch: Watch) -> Found:
     points = arrangements[config.staggered_resets]
     best = min(points, key=lambda p: p.error[0])
     own = next((p for p in points if (p.num_envs, p.num_steps) == (config.num_envs, config.num_steps)), None)
-    directly = _worth_measuring(about)
+    directly, gradient = _worth_measuring(about), gradient_seconds(about.policy, about.chains, about.budget)
     rows = []
     for i, (point, other) in enumerate(zip(points, arrangements[not config.staggered_resets], strict=True)):
         n, t = point.num_envs, point.num_steps
         row = _row(point) | {
             "other_resets_variance": of_resamples(other.variance),
             "error_to_best": of_resamples(ratio(point.error, best.error, otherwise=np.inf)),
-            "seconds_per_batch": seconds_per_batch(config, about.env, about.state, n, t),
+            "seconds_per_batch": about.source.seconds(n, t) + gradient,
         }
         if own is not None:
             row["own"] = point is own
             row["error_to_own"] = of_resamples(ratio(point.error, own.error, otherwise=np.inf))
             row["variance_to_own"] = of_resamples(ratio(point.variance, own.variance, otherwise=np.inf))
         if (n, t) in directly:
-            products = batch_products(config, about.env, about.state, n, t, options.batches, options.measure_seed + 1)
+            products = batch_products(
+                config, about.policy, about.source, n, t, options.batches, options.measure_seed + 1
+            )
             row["measured_variance"] = direct_variance(products)
         rows.append(row)
         watch(0.6 + 0.4 * (i + 1) / len(points))
@@ -131,6 +124,9 @@ def geometries(about: Policy, watch: Watch) -> Found:
         "complete_episodes": config.complete_episodes,
         "chains": about.chains.count,
         "staggered_resets": config.staggered_resets,
+        "goes_beyond": about.source.goes_beyond,
+        "time_limit": about.source.known_limit,
+        "waited": about.source.time_limit,
         "budget": about.budget,
         "rows": rows,
     }
@@ -138,8 +134,8 @@ def geometries(about: Policy, watch: Watch) -> Found:
 
 def _worth_measuring(about: Policy) -> list[tuple[int, int]]:
     """The run's own geometry and some others that are spread over the list, where environments are started cheaply."""
-    cost = about.options.batches * 1.5 * about.env.max_steps
-    cheap = [g for g in about.geometries if g[0] * cost <= DIRECT_STEPS]
+    cost = about.options.batches * 1.5 * about.source.time_limit
+    cheap = [g for g in about.geometries if g[0] * cost <= about.source.cheap_steps]
     own = [g for g in cheap if g == (about.config.num_envs, about.config.num_steps)]
     places = np.linspace(0, len(cheap) - 1, min(DIRECT_GEOMETRIES, len(cheap))).round().astype(int)
     return own + [cheap[i] for i in places]
@@ -200,7 +196,7 @@ def cosines(about: Policy, watch: Watch) -> Found:
     n, t = batch_shape(about)
     found = sample_cosines(about, about.config.hypers.gae_lambda)
     watch(0.5)
-    products = batch_products(about.config, about.env, about.state, n, t, options.batches, options.measure_seed + 2)
+    products = batch_products(about.config, about.policy, about.source, n, t, options.batches, options.measure_seed + 2)
     between = cosine_matrix(products, Layout.of(np.arange(options.batches)))
     return {"num_envs": n, "num_steps": t, **found, "batches": between}
 
@@ -256,7 +252,14 @@ def restraint(about: Policy, watch: Watch) -> Found:
     if config.complete_episodes:
         raise NotHereError(f"sections='restraint' needs rollouts, and {config.algo} learns from whole episodes here.")
     count = max(4, min(8, options.batches))
-    table = np.asarray(restrained(config, about.env, about.state, draws(count, options.measure_seed + 3)))
+    drawn = draws(count, options.measure_seed + 3)
+    segments = about.source.batches(config.num_envs, config.num_steps, drawn)
+    table = np.stack(
+        [
+            np.asarray(restrained(config, about.state, segment, jax.random.fold_in(key, 1)))
+            for key, segment in zip(drawn.key, segments, strict=True)
+        ]
+    )
     rows = [
         {"epoch": e} | {name: _mean_of(table[:, e, q]) for q, name in enumerate(QUANTITIES)}
         for e in range(table.shape[1])
@@ -266,8 +269,8 @@ def restraint(about: Policy, watch: Watch) -> Found:
 
 def aggregation(about: Policy, watch: Watch) -> Found:
     """The four aggregations on batches of whole episodes."""
-    config, options, env = about.config, about.options, about.env
-    horizon = options.horizon or env.max_steps
+    config, options = about.config, about.options
+    horizon = options.horizon or about.source.time_limit
     count = max(4 * config.num_envs, options.chains)
     vectors, lengths = _episodes(about, count, horizon)
     per_batch = min(config.num_envs, max(2, len(lengths) // 8))
@@ -287,16 +290,16 @@ def aggregation(about: Policy, watch: Watch) -> Found:
 
 def _episodes(about: Policy, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
-    need = chain_bytes(about.env, about.policy, count, horizon)
+    need = chain_bytes(about.source.obs_bytes, about.policy, count, horizon)
     check_memory(need, f"{count} episodes of up to {horizon} steps", "chains, num_envs or horizon")
-    keys = jax.random.split(jax.random.key(about.options.measure_seed + 4))
-    vectors, lengths, ended = (
-        np.asarray(x) for x in first_episodes(about.config, about.env, count, horizon, about.state, keys)
-    )
+    segment = about.source.episodes(count, horizon, about.options.measure_seed + 4)
+    vectors, lengths, ended = (np.asarray(x) for x in first_episodes(about.config, about.policy, segment))
     if ended.sum() < 2 * LEAST_EPISODES:
+        limit = about.source.known_limit
+        most = f"up to {limit}, the time limit" if limit else "more"
         raise NotHereError(
             f"horizon={horizon}: {int(ended.sum())} of {count} episodes end within it, too few to compare them: "
-            f"use up to {about.env.max_steps}, the time limit."
+            f"use {most}."
         )
     return vectors[ended].astype(float), lengths[ended]
 
@@ -311,9 +314,7 @@ def batches(about: Policy, count: int, lam: float | None = None) -> Iterator[tup
     """Inner products of the samples of some batches, and their layout."""
     config = about.config if lam is None else about.config.replace(gae_lambda=lam)
     n, t = batch_shape(about)
-    drawn = draws(count, about.options.measure_seed + 5)
-    for key, age in zip(drawn.key, drawn.age, strict=True):
-        segment = batch_of(config, about.env, n, t, about.state, Draw(key, age))
+    for segment in about.source.batches(n, t, draws(count, about.options.measure_seed + 5)):
         gram = compiled_gram(vanilla)(about.policy, samples_of(config, segment))
         done = np.asarray(segment.terminated | segment.truncated)
         episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)

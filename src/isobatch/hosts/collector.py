@@ -179,6 +179,9 @@ class Collector:
             self._given_up = True
             what = f"did not answer within {limit:g} seconds (env_timeout)"
             places = self._stuck.vector.suspects() if self._stuck else []
+        except KeyboardInterrupt:  # in the middle of a step, which nobody will wait for
+            self._given_up = True
+            raise
         except FaultError as fault:
             what, places = fault.what, [] if fault.place is None else [fault.place]
         place = self._stuck.place(places[0]) if places and self._stuck else None
