@@ -251,7 +251,18 @@ def test_sentences_follow_the_numbers() -> None:
 
 def geometries_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
     settings = {"staggered_resets": False, "gae_lambda": 0.95, "bootstrap": True, "complete_episodes": False}
-    return {"budget": 1024, "chains": 128, "rows": rows} | settings
+    inside = {"sets_clocks": True, "unseen_limits": 0, "time_limit": 200, "waited": 200}
+    return {"budget": 1024, "chains": 128, "rows": rows} | settings | inside
+
+
+def test_what_cannot_be_seen_outside_jax_is_said() -> None:
+    found = geometries_of([row(64, 16, 1.0, across=estimate(0.9, 0.8, 1.0), other_resets_variance=estimate(0.1))])
+    found |= {"sets_clocks": False, "unseen_limits": 1200, "time_limit": 27000, "waited": 1000}
+    text = " ".join(sentences({"geometries": found}))
+    assert "at 64x16 resets at different times would lower the variance 10.0 times" in text
+    assert "stands in for what would follow the 1,200 time limits in the chains" in text
+    assert "The time limit of 27,000 steps is long: chains and batches were begun 1,000 to 2,000 steps after" in text
+    assert "No time limit is known: chains" in " ".join(sentences({"geometries": found | {"time_limit": 0}}))
 
 
 def test_time_buys_less_variance_but_not_less_bias() -> None:

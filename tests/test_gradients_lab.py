@@ -1,22 +1,19 @@
 """The laboratory on an environment whose every episode can be listed: prediction, bias and lags against enumeration."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from later import GAMMA, LAMBDA, Later, decided, exact
 from oracles import gae as slow_gae
 from tiny import tiny
 
 from isobatch.algorithms.policy_phase import prepare, total_loss
 from isobatch.config import Config
 from isobatch.envs import make_env
-from isobatch.envs.interface import Step
-from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
 from isobatch.gradients.batches import batch_products, first_episodes
 from isobatch.gradients.chains import num_groups, true_advantages, window_advantages
@@ -32,92 +29,16 @@ from isobatch.gradients.variance import direct
 from isobatch.state import initial_state
 
 pytestmark = pytest.mark.xdist_group("laboratory")
-GAMMA, LAMBDA = 0.9, 0.6
-
-
-class Place(NamedTuple):
-    time: jax.Array
-    sign: jax.Array
-
-
-@dataclass(frozen=True)
-class Later:
-    """Two steps: the first action decides the reward of the second, which also likes action 1. Obs 0, then -1 or 1."""
-
-    obs_shape = (1,)
-    obs_dtype = "float32"
-    action_space = Discrete(2)
-    max_steps = 2
-
-    def reset(self, key: jax.Array) -> tuple[Place, jax.Array]:
-        place = Place(jnp.zeros((), jnp.int32), jnp.zeros(()))
-        return place, place.sign[None]
-
-    def step(self, key: jax.Array, state: Place, action: jax.Array) -> Step:
-        first = state.time == 0
-        sign = jnp.where(first, 2.0 * action - 1, state.sign)
-        reward = jnp.where(first, 0.0, state.sign + 0.5 * action)
-        after = Place(state.time + 1, sign)
-        return Step(after, sign[None], reward, ~first, jnp.zeros((), bool))
-
-    def at_time(self, state: Place, time: jax.Array) -> Place:
-        return state._replace(time=time)
 
 
 @pytest.fixture(scope="module")
 def made() -> SimpleNamespace:
     config = tiny("ppo", gamma=GAMMA, gae_lambda=LAMBDA)
     env = Later()
-    state = initial_state(config, env, 3)
-    # A policy that is not uniform, and so a gradient that is not almost zero.
-    state = jax.tree.map(lambda leaf: leaf, state)
-    head = state.learner.networks.policy.head
-    object.__setattr__(head, "weight", 60 * head.weight)
+    state = decided(initial_state(config, env, 3))
     source = Inside(config, env, state)
     policy = state.learner.networks.policy
     return SimpleNamespace(config=config, state=state, policy=policy, source=source, chains=source.chains(384, 4, 0))
-
-
-class Exact(NamedTuple):
-    """By listing the four episodes: means by phase, and second moments."""
-
-    variance: float  # V(T)
-    shared: float  # C(T)
-    signal: float
-    squared_bias: float
-    sample: float
-
-
-def exact(made: SimpleNamespace, steps: int) -> Exact:
-    networks = made.state.learner.networks
-    places = jnp.array([[0.0], [0.0], [-1.0], [-1.0], [1.0], [1.0]])
-    actions = jnp.array([0, 1, 0, 1, 0, 1])
-    scores = -np.asarray(per_sample_gradients(vanilla, made.policy, (places, actions, jnp.ones(6))), float)
-    probability = np.exp(np.asarray(made.policy(places).log_prob(actions), float))
-    value = dict(zip((0, -1, 1), np.asarray(networks.value(jnp.array([[0.0], [-1.0], [1.0]])), float), strict=True))
-    row = {0: 0, -1: 2, 1: 4}
-    outcomes = []  # probability, gradients of both steps as estimated, and as they truly are
-    for a in (0, 1):
-        for b in (0, 1):
-            sign = 2 * a - 1
-            reward = sign + 0.5 * b
-            delta0, delta1 = GAMMA * value[sign] - value[0], reward - value[sign]
-            estimated = (delta0 + (GAMMA * LAMBDA * delta1 if steps == 2 else 0.0), delta1)
-            true = (GAMMA * reward - value[0], delta1)
-            pair = scores[row[0] + a], scores[row[sign] + b]
-            chance = probability[row[0] + a] * probability[row[sign] + b]
-            outcomes.append((chance, [-x * s for x, s in zip(estimated, pair, strict=True)],
-                             [-x * s for x, s in zip(true, pair, strict=True)]))  # fmt: skip
-    by_phase = [sum(p * g[t] for p, g, _ in outcomes) for t in (0, 1)]
-    mean, true = sum(by_phase) / 2, sum(p * (g[0] + g[1]) / 2 for p, _, g in outcomes)
-    sample = sum(p * (g[t] @ g[t]) / 2 for p, g, _ in outcomes for t in (0, 1))
-    if steps == 1:
-        second, shared = sample, sum(m @ m for m in by_phase) / 2
-    else:
-        second = sum(p * np.sum(((g[0] + g[1]) / 2) ** 2) for p, g, _ in outcomes)
-        shared = mean @ mean
-    level = mean @ mean
-    return Exact(second - level, shared - level, level, float(np.sum((mean - true) ** 2)), sample - level)
 
 
 @pytest.mark.parametrize("steps", [1, 2])
@@ -126,7 +47,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNam
     moments, _ = measure(made.config, made.policy, made.chains, [(steps, LAMBDA)])
     envs = 8 // steps
     found = at_geometry(moments[steps, LAMBDA], envs, (steps, LAMBDA), staggered, weights_of(made.chains.count))
-    truth = exact(made, steps)
+    truth = exact(made.state.learner.networks, steps)
     variance = (truth.variance - truth.shared) / envs if staggered else (
         truth.variance / envs + (1 - 1 / envs) * truth.shared
     )  # fmt: skip
@@ -149,7 +70,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNam
 
 def test_directly_measured_variance_agrees_with_the_prediction(made: SimpleNamespace) -> None:
     products = batch_products(made.config, made.policy, made.source, 4, 2, 256, 1)
-    truth = exact(made, 2)
+    truth = exact(made.state.learner.networks, 2)
     several = np.array(
         [float(direct(p)(np.ones(64))) for p in (products[i : i + 64, i : i + 64] for i in range(0, 256, 64))]
     )

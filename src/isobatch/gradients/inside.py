@@ -32,7 +32,7 @@ class Inside:
     config: Config
     env: Environment
     state: TrainState
-    goes_beyond: bool = True
+    sets_clocks: bool = True
     cheap_steps: int = 2_000_000
 
     @property

@@ -43,7 +43,7 @@ class Outside:
     env: HostEnvironment
     state: TrainState
     env_timeout: float
-    goes_beyond: bool = False
+    sets_clocks: bool = False
     cheap_steps: int = 200_000
 
     def __post_init__(self) -> None:

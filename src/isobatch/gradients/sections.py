@@ -124,12 +124,18 @@ def geometries(about: Policy, watch: Watch) -> Found:
         "complete_episodes": config.complete_episodes,
         "chains": about.chains.count,
         "staggered_resets": config.staggered_resets,
-        "goes_beyond": about.source.goes_beyond,
+        "sets_clocks": about.source.sets_clocks,
+        "unseen_limits": 0 if about.source.sets_clocks or not config.bootstrap else _limits(about.chains),
         "time_limit": about.source.known_limit,
         "waited": about.source.time_limit,
         "budget": about.budget,
         "rows": rows,
     }
+
+
+def _limits(chains: Chains) -> int:
+    """How often an episode was cut off by a time limit."""
+    return int(np.sum(np.asarray(chains.segment.truncated & ~chains.segment.terminated)))
 
 
 def _worth_measuring(about: Policy) -> list[tuple[int, int]]:

@@ -47,8 +47,9 @@ class Source(Protocol):
         ...
 
     @property
-    def goes_beyond(self) -> bool:
-        """Whether true returns go on past a time limit. Where they do not, the value function stands in there."""
+    def sets_clocks(self) -> bool:
+        """Whether the clock of an environment can be set: resets can then be staggered, and true returns go on past a
+        time limit. Where they cannot, the value function stands in for what follows it."""
         ...
 
     @property

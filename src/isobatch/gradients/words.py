@@ -17,6 +17,7 @@ def sentences(result: Found) -> list[str]:
         said += _geometry(result["geometries"])
         said += _resets(result["geometries"])
         said += _bias(result["geometries"])
+        said += _unseen(result["geometries"])
         said += _noise(result["geometries"])
     if "lambdas" in result:
         said += _lambda(result["lambdas"])
@@ -94,9 +95,27 @@ def _resets(found: Found) -> Iterator[str]:
     ]
     if gains:
         gain, row = max(gains, key=lambda pair: pair[0])
+        others = "staggered resets (--staggered-resets)" if found["sets_clocks"] else "resets at different times"
         yield (
-            f"Environments that were reset together hang together: at {name(row)} staggered resets "
-            f"(--staggered-resets) would lower the variance {gain:.1f} times."
+            f"Environments that were reset together hang together: at {name(row)} {others} would lower the variance "
+            f"{gain:.1f} times."
+        )
+
+
+def _unseen(found: Found) -> Iterator[str]:
+    """What environments outside JAX do not let one see."""
+    if found["unseen_limits"]:
+        yield (
+            f"The value function stands in for what would follow the {found['unseen_limits']:,} time limits in the "
+            "chains, since environments outside JAX do not go on there: its error at them is not part of the bias."
+        )
+    if found["waited"] != found["time_limit"]:
+        limit = f"The time limit of {found['time_limit']:,} steps is long" if found["time_limit"] else (
+            "No time limit is known"
+        )  # fmt: skip
+        yield (
+            f"{limit}: chains and batches were begun {found['waited']:,} to {2 * found['waited']:,} steps after a "
+            "reset, which may be earlier in an episode than training finds its environments."
         )
 
 

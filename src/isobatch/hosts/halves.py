@@ -32,16 +32,16 @@ class Half:
     @classmethod
     def open(cls, env: HostEnvironment, columns: slice, seeds: np.ndarray, episode: np.ndarray) -> Half:
         """Start the environments with these episodes [S, N]."""
-        first = episode_seeds(seeds, columns, episode)
-        half = cls(env.open(first), columns, seeds, np.empty(0))
-        half.reset(episode, np.ones_like(episode, bool))
+        everyone = np.ones_like(episode, bool)
+        half = cls(env.open(episode_seeds(seeds, columns, episode, everyone)), columns, seeds, np.empty(0))
+        half.reset(episode, everyone)
         return half
 
     def reset(self, episode: np.ndarray, which: np.ndarray) -> None:
         """Begin these episodes [S, N] in the environments that `which` [S, N] names."""
         mine = which[:, self.columns].reshape(-1)
         if mine.any():
-            self.obs = self.by_seed(self.vector.reset(episode_seeds(self.seeds, self.columns, episode), mine))
+            self.obs = self.by_seed(self.vector.reset(episode_seeds(self.seeds, self.columns, episode, which), mine))
 
     def send(self, actions: np.ndarray) -> None:
         """Actions [S, n, ...]."""
@@ -63,6 +63,10 @@ class Half:
         return index // width, self.columns.start + index % width
 
 
-def episode_seeds(seeds: np.ndarray, columns: slice, episode: np.ndarray) -> list[int]:
-    numbers = range(columns.start, columns.stop)
-    return [episode_seed(int(seed), n, int(episode[s, n])) for s, seed in enumerate(seeds) for n in numbers]
+def episode_seeds(seeds: np.ndarray, columns: slice, episode: np.ndarray, which: np.ndarray) -> list[int]:
+    """Seeds of the episodes that begin; 0 in other places, since a seed takes as long as a step of a small one."""
+    return [
+        episode_seed(int(seed), n, int(episode[s, n])) if which[s, n] else 0
+        for s, seed in enumerate(seeds)
+        for n in range(columns.start, columns.stop)
+    ]
