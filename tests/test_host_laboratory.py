@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import host_envs  # registers its environments
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
