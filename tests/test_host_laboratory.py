@@ -37,7 +37,8 @@ from isobatch.gradients.variance import direct
 from isobatch.hosts import envpool_envs
 from isobatch.hosts.watch import Watched
 from isobatch.state import TrainState, initial_state
-from isobatch.studies.grid import Measurement
+from isobatch.studies.catalogue import STUDIES
+from isobatch.studies.grid import Measurement, on_environments
 from isobatch.studies.laboratory import measure as measure_policies
 
 pytestmark = pytest.mark.xdist_group("host laboratory")
@@ -343,3 +344,20 @@ def test_studies_measure_policies_outside(tmp_path: Path) -> None:
     rows = measure_policies(Measurement(config, ((8, 4), (4, 8))), tmp_path / "lab", lambda done: None)
     assert [(row["num_envs"], row["num_steps"]) for row in rows] == [(8, 4), (4, 8)] * 3
     assert all(row["variance_low"] <= row["variance"] <= row["variance_high"] for row in rows)
+
+
+def test_a_study_on_another_backend() -> None:
+    study = STUDIES["geometry"]
+    moved = on_environments(study, ["gymnasium/CartPole-v1", "CartPole-v1"])
+    own, both = study.grid("laptop"), moved.grid("laptop")
+    cartpoles = [cell for cell in own.cells if cell.config.env == "CartPole-v1"]
+    for env in ("gymnasium/CartPole-v1", "CartPole-v1"):
+        there = [cell for cell in both.cells if cell.config.env == env]
+        assert [cell.factors for cell in there] == [cell.factors for cell in cartpoles]
+        assert [cell.config.replace(env="CartPole-v1") for cell in there] == [cell.config for cell in cartpoles]
+    assert len(both.cells) == 2 * len(cartpoles)
+    assert [each.config.env for each in moved.laboratory("laptop")] == ["gymnasium/CartPole-v1", "CartPole-v1"]
+    with pytest.raises(
+        UsageError, match="envs='LunarLander-v3' is not in this study at preset 'quick': use CartPole-v1"
+    ):
+        on_environments(study, ["LunarLander-v3"]).grid("quick")

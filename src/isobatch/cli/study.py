@@ -24,6 +24,9 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("action", metavar="list|run|report", help="what to do")
     parser.add_argument("what", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
     parser.add_argument("--preset", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
+    parser.add_argument(
+        "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-PRESET)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -65,11 +68,16 @@ def _size(sizes: dict[str, Any]) -> str:
 
 def _run(args: argparse.Namespace) -> int:
     from isobatch.studies.catalogue import study_of
-    from isobatch.studies.grid import check_preset
+    from isobatch.studies.grid import check_preset, on_environments
 
     study = study_of(args.what)
     check_preset(args.preset)
-    out = args.out or Path("runs") / f"study-{study.name}-{args.preset}"
+    name = f"study-{study.name}-{args.preset}"
+    if args.envs:
+        envs = [word.strip() for word in args.envs.split(",")]
+        study = on_environments(study, envs)
+        name = "-".join([name, *envs]).replace("/", "-")
+    out = args.out or Path("runs") / name
     from isobatch.studies.engine import run_study
 
     try:

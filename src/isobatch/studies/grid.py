@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
+from isobatch.presets import bare_id
 from isobatch.studies.normalisation import Range
 
 PRESETS = ("quick", "laptop", "paper")
+NAMED = "perhaps with its backend, as in gymnasium/CartPole-v1"
 Factors = dict[str, str | int | float]
 Row = dict[str, Any]  # of the results: one cell and seed (see `rows`)
 
@@ -103,6 +106,35 @@ class Study:
     """What the gradient laboratory measures besides, at a preset."""
     reading: Callable[[list[Row], list[Row]], list[str]] = lambda rows, measured: []
     """From the rows of the study and those of the laboratory to sentences."""
+
+
+def on_environments(study: Study, envs: Sequence[str]) -> Study:
+    """The study on these environments alone, which may be of another backend than its own.
+
+    An environment has the settings of the study's environment of the same bare id.
+    """
+
+    def moved(configs: Iterable[Config]) -> Iterator[tuple[int, Config]]:
+        """Number of each config that is wanted, and the config with the wanted id."""
+        for place, config in enumerate(configs):
+            yield from ((place, config.replace(env=env)) for env in envs if bare_id(env) == bare_id(config.env))
+
+    def grid(preset: str) -> Grid:
+        own = study.grid(preset)
+        known = list(dict.fromkeys(bare_id(cell.config.env) for cell in own.cells))
+        for env in envs:
+            if bare_id(env) not in known:
+                raise UsageError(
+                    f"envs={env!r} is not in this study at preset {preset!r}: use {', '.join(known)}, {NAMED}."
+                )
+        cells = [Cell(config, own.cells[i].factors) for i, config in moved(cell.config for cell in own.cells)]
+        return Grid(cells, own.num_seeds)
+
+    def laboratory(preset: str) -> list[Measurement]:
+        own = study.laboratory(preset)
+        return [Measurement(config, own[i].shapes) for i, config in moved(each.config for each in own)]
+
+    return dataclasses.replace(study, grid=grid, laboratory=laboratory)
 
 
 def check_preset(preset: str) -> None:
