@@ -31,8 +31,8 @@ from isobatch.state import TrainState
 
 LONGEST_WAIT = 1000  # steps after a reset, at most, that stand for the time limit: some games have limits of hours
 ROWS = 64  # that environments are run for between two looks at what is still missing
-IN_TURN = 256  # environments of one vector that steps them one after another
-AT_ONCE = 16  # environments that step in processes or threads of their own: so many, or as many as the run has
+SIDE_BY_SIDE = 128  # environments that run at a time
+PROCESSES = 16  # those that have a process each: so many, or as many as the run has
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Outside:
     @property
     def width(self) -> int:
         """Environments that run at a time."""
-        return max(self.config.num_envs, AT_ONCE) if self.env.in_parallel else IN_TURN
+        return max(self.config.num_envs, PROCESSES) if self.env.in_processes else SIDE_BY_SIDE
 
     def chains(self, count: int, length: int, seed: int) -> Chains:
         """The environments run on after the end of their chains, until an episode ends or the rest is negligible."""

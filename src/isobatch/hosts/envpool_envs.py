@@ -56,6 +56,7 @@ class EnvPoolEnvironment:
     autoreset = "next-step"
     replays = False
     in_parallel = True
+    in_processes = False
 
     def __init__(self, env_id: str, settings: Settings) -> None:
         self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)

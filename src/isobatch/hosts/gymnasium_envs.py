@@ -58,6 +58,8 @@ class GymnasiumEnvironment:
     def in_parallel(self) -> bool:
         return self._async
 
+    in_processes = in_parallel
+
     def open(self, seeds: list[int]) -> GymnasiumVector:
         running = [0]
         makers = [partial(make_one, self.env_id, self.kwargs, place, running) for place in range(len(seeds))]

@@ -91,6 +91,11 @@ class HostEnvironment(Protocol):
         """Whether environments step while Python does something else."""
         ...
 
+    @property
+    def in_processes(self) -> bool:
+        """Whether each environment has a process of its own."""
+        ...
+
     def open(self, seeds: list[int]) -> Vector:
         """Running environments, one for each seed."""
         ...
