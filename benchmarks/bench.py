@@ -251,8 +251,8 @@ def report(results: dict[str, Any]) -> str:
     lines = [
         "# Speed",
         "",
-        "`make bench`: medians, in brackets the lowest and the highest of all rounds. Compilation is not in the speeds; of "
-        "libraries that compile nothing, that column holds the first iteration.",
+        "`make bench`: medians, in brackets the lowest and the highest of all rounds. Compilation is not in the "
+        "speeds; of libraries that compile nothing, that column holds the first iteration.",
     ]
     for name, found in results.items():
         lines += section(GROUPS[name], found)

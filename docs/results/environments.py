@@ -109,9 +109,9 @@ def procgen_section(run_dir: Path) -> list[str]:
     return [
         "## A game of Procgen",
         "",
-        f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings but for the batch (64 x 32",
-        "in 8 minibatches instead of 256 x 256), two epochs, gamma 0.99 and a learning rate that falls to zero: a small",
-        f"run of {result['env_steps']:,} steps on two cores, where the paper has 100 million.",
+        f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings but for the batch (64 x",
+        "32 in 8 minibatches instead of 256 x 256), two epochs, gamma 0.99 and a learning rate that falls to zero: a",
+        f"small run of {result['env_steps']:,} steps on two cores, where the paper has 100 million.",
         "",
         "| | return |",
         "|---|---:|",
