@@ -29,7 +29,7 @@ format: $(VENV)/.dev
 	$(VENV)/bin/ruff format .
 
 # The libraries that the benchmark compares with, in an environment of their own.
-bench: $(VENV)/.core peers
+bench: setup-envpool peers
 	$(PYTHON) benchmarks/bench.py --peers-python $(PEERS)/bin/python
 
 bench-gradients: $(VENV)/.core

@@ -1,10 +1,11 @@
-"""Speed of isobatch beside Stable-Baselines3 and Rejax: same network, same batches, same work, one run.
+"""Speed of isobatch beside Stable-Baselines3, Rejax and PyTorch: same network, same batches, same work, one run.
 
-    python benchmarks/bench.py --peers-python .venv-peers/bin/python
+    python benchmarks/bench.py --peers-python .venv-peers/bin/python [--only jax ewma hosts procgen]
 
 Every side runs in a process of its own, one after the other, and the whole round is repeated, in alternating order, so
-that a slow spell of the machine hits all of them. Medians are compared. A peer that can choose its number of threads is
-measured with each choice, and its fastest one counts. Results go to benchmarks/results/.
+that a slow spell of the machine hits all of them. Medians are compared. A peer that can choose its number of threads or
+its vectorisation is measured with each choice, and its fastest one counts. Results go to benchmarks/results/, group by
+group: those that are not measured again stay.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-OURS, SB3, REJAX = HERE / "ours.py", HERE / "peers" / "sb3_ppo.py", HERE / "peers" / "rejax_ppo.py"
-PEER_PACKAGES = ("stable-baselines3", "gymnasium", "torch", "rejax", "gymnax", "flax", "jax")
-OUR_PACKAGES = ("isobatch", "jax", "jaxlib", "equinox", "optax", "gymnax")
+OURS, PROCGEN, EWMA, PEAK = (HERE / f"{name}.py" for name in ("ours", "procgen", "ewma_cost", "matmul_peak"))
+SB3, REJAX, TORCH = (HERE / "peers" / f"{name}.py" for name in ("sb3_ppo", "rejax_ppo", "torch_procgen"))
+PEER_PACKAGES = ("stable-baselines3", "gymnasium", "torch", "rejax", "gymnax", "flax", "jax", "envpool")
+OUR_PACKAGES = ("isobatch", "jax", "jaxlib", "equinox", "optax", "gymnax", "gymnasium", "envpool")
 SEEDS = 8
 EPOCHS = 4
-EWMA_COST = {"ppo": 0.12, "ppg": 0.03}  # algorithm -> the time that its -ewma variant may take beyond it
-TIMEOUT = 600  # seconds a side may take
+TIMEOUT = 900  # seconds a side may take
 
 # CartPole-v1: 4 numbers seen, 2 actions; weights of the matrices of policy and value network.
 POLICY_WEIGHTS = 4 * 64 + 64 * 64 + 64 * 2
@@ -41,17 +43,31 @@ FLOPS_FORMULA = (
 FLOPS_PER_STEP = (2 + 6 * EPOCHS) * (POLICY_WEIGHTS + VALUE_WEIGHTS)
 
 Sample = dict[str, Any]
+Samples = dict[str, list[Sample]]
+Sides = dict[str, list[Any]]
 
 
-def main() -> int:
-    args = parse_arguments()
-    if not args.peers_python.exists():
-        print(f"peers_python={str(args.peers_python)!r} does not exist: run `make peers` first.", file=sys.stderr)
-        return 2
-    scale = 0.1 if args.quick else 1.0
-    rounds, pairs = (1, 1) if args.quick else (args.rounds, args.pairs)
-    ours, peers = sys.executable, str(args.peers_python)
-    sides = {
+class Promise(NamedTuple):
+    """So many times as fast as the fastest of these."""
+
+    what: str
+    ours: str
+    peers: tuple[str, ...]
+    target: float | None
+
+
+class Group(NamedTuple):
+    """What is measured side by side."""
+
+    title: str
+    work: str
+    sides: Callable[[str, str, float], Sides]
+    promises: tuple[Promise, ...]
+    peers: bool = True  # whether other libraries take part
+
+
+def jax_sides(ours: str, peers: str, scale: float) -> Sides:
+    return {
         "isobatch": [ours, OURS, "--steps", int(600_000 * scale)],
         "sb3, 1 thread": [peers, SB3, "--steps", int(40_960 * scale), "--threads", 1],
         "sb3, all threads": [peers, SB3, "--steps", int(40_960 * scale), "--threads", cores()],
@@ -61,65 +77,135 @@ def main() -> int:
         "rejax, 8 seeds": [peers, REJAX, "--steps", int(100_000 * scale), "--seeds", SEEDS],
         "rejax, 8 seeds, 1 thread": [peers, REJAX, "--steps", int(100_000 * scale), "--seeds", SEEDS, "--threads", 1],
     }
-    load = os.getloadavg()[0]
-    if load > 0.5:
-        say(f"warning: the machine is busy (load {load:.1f}); ratios will be noisy.")
-    samples: dict[str, list[Sample]] = {name: [] for name in sides}
-    peaks = []
-    for number in range(rounds):
-        say(f"round {number + 1} of {rounds}")
-        peaks.append(run([ours, HERE / "matmul_peak.py"])["gflops"])
-        for name in sorted(sides, reverse=number % 2 == 1):
-            samples[name].append(measure(name, sides[name]))
-    for plain in EWMA_COST:
-        algos = (plain, f"{plain}-ewma")
-        samples |= {f"isobatch {algo}": [] for algo in algos}
-        for number in range(pairs):
-            say(f"pair {number + 1} of {pairs}")
-            for algo in algos if number % 2 == 0 else algos[::-1]:
-                command = [ours, OURS, "--steps", int(400_000 * scale), "--algo", algo]
-                samples[f"isobatch {algo}"].append(measure(f"isobatch {algo}", command))
 
-    peak = max(peaks)
-    results = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(load),
-        "versions": {"ours": versions(ours, OUR_PACKAGES), "peers": versions(peers, PEER_PACKAGES)},
-        "rounds": rounds,
-        "pairs": pairs,
-        "sides": {name: summary(taken) for name, taken in samples.items()},
-        "targets": compare(samples),
-        "peak": {
-            "matmul_gflops": peak,
-            "formula": FLOPS_FORMULA,
-            "flop_per_step": FLOPS_PER_STEP,
-            "share_single": speed(samples["isobatch"]) * FLOPS_PER_STEP / 1e9 / peak,
-            "share_8_seeds": speed(samples["isobatch, 8 seeds"]) * FLOPS_PER_STEP / 1e9 / peak,
-        },
+
+def host_sides(ours: str, peers: str, scale: float) -> Sides:
+    few, many = int(65_536 * scale), int(262_144 * scale)
+    sb3 = [peers, SB3, "--steps", few]
+    return {
+        "isobatch, Gymnasium, 8": [ours, OURS, "--env", "gymnasium/CartPole-v1", "--steps", many],
+        "sb3, 8, 1 thread": [*sb3, "--threads", 1],
+        "sb3, 8, all threads": [*sb3, "--threads", cores()],
+        "sb3, 8, processes": [*sb3, "--vectorization", "subproc"],
+        "isobatch, EnvPool, 64": [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64, "--steps", 4 * many],
+        "sb3, 64, 1 thread": [*sb3, "--num-envs", 64, "--threads", 1],
+        "sb3, 64, all threads": [*sb3, "--num-envs", 64, "--threads", cores()],
+        "sb3, 64, processes": [*sb3, "--num-envs", 64, "--vectorization", "subproc"],
     }
-    text = report(results)
+
+
+def procgen_sides(ours: str, peers: str, scale: float) -> Sides:
+    iterations = ["--iterations", max(1, int(3 * scale))]
+    return {"isobatch": [ours, PROCGEN, *iterations], "pytorch": [peers, TORCH, *iterations]}
+
+
+NETWORK = "4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam"
+GROUPS = {
+    "jax": Group(
+        "Environments inside JAX",
+        f"CartPole-v1, 8 environments x 128 steps, {NETWORK}.",
+        jax_sides,
+        (
+            Promise("single run", "isobatch", ("sb3, 1 thread", "sb3, all threads"), 15.0),
+            Promise("single run", "isobatch", ("rejax", "rejax, 1 thread"), 1.2),
+            Promise("8 seeds, all of them", "isobatch, 8 seeds", ("rejax, 8 seeds", "rejax, 8 seeds, 1 thread"), 2.0),
+        ),
+    ),
+    "ewma": Group(
+        "What EWMA costs",
+        "CartPole-v1, 8 environments x 128 steps, both variants in one process, chunk by chunk in turn. Medians of the "
+        "ratios of neighbouring chunks, in brackets their middle half.",
+        lambda ours, peers, scale: {"ewma": [ours, EWMA, "--chunks", max(2, int(40 * scale))]},
+        (),
+        peers=False,
+    ),
+    "hosts": Group(
+        "Environments outside JAX",
+        f"CartPole-v1, 8 or 64 environments x 128 steps, {NETWORK}. Stable-Baselines3 with its environments in one "
+        "process, or in one each.",
+        host_sides,
+        (
+            Promise(
+                "Gymnasium, 8 environments",
+                "isobatch, Gymnasium, 8",
+                ("sb3, 8, 1 thread", "sb3, 8, all threads", "sb3, 8, processes"),
+                2.0,
+            ),
+            Promise(
+                "EnvPool, 64 environments",
+                "isobatch, EnvPool, 64",
+                ("sb3, 64, 1 thread", "sb3, 64, all threads", "sb3, 64, processes"),
+                8.0,
+            ),
+        ),
+    ),
+    "procgen": Group(
+        "Images",
+        "Procgen's StarPilot (easy) of EnvPool, 64 environments x 64 steps, 8 minibatches, 1 epoch, the IMPALA network "
+        "for policy and value, Adam; PyTorch in a minimal loop in the manner of CleanRL.",
+        procgen_sides,
+        (Promise("steps per second", "isobatch", ("pytorch",), None),),
+    ),
+}
+
+
+def main() -> int:
+    args = parse_arguments()
+    ours, peers = sys.executable, str(args.peers_python)
+    if not args.peers_python.exists() and any(GROUPS[name].peers for name in args.only):
+        print(f"peers_python={peers!r} does not exist: run `make peers` first.", file=sys.stderr)
+        return 2
+    scale, rounds = (0.1, 1) if args.quick else (1.0, args.rounds)
+    file = RESULTS / "benchmark.json"
+    kept = json.loads(file.read_text()) if file.is_file() else {}
+    for name in args.only:
+        kept[name] = measure_group(name, ours, peers, scale, rounds)
+        text = report({known: kept[known] for known in GROUPS if known in kept})
+        if not args.quick:
+            RESULTS.mkdir(exist_ok=True)
+            file.write_text(json.dumps(kept, indent=1) + "\n")
+            (RESULTS / "benchmark.md").write_text(text + "\n")
     print(text)
-    if not args.quick:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "benchmark.json").write_text(json.dumps(results | {"samples": samples}, indent=1) + "\n")
-        (RESULTS / "benchmark.md").write_text(text + "\n")
-        say("written to benchmarks/results/benchmark.json and benchmark.md")
     return 0
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers-python", type=Path, default=HERE.parent / ".venv-peers" / "bin" / "python")
+    parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="measure these groups")
     parser.add_argument("--rounds", type=int, default=3, help="how often every side is measured")
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of an algorithm with and without EWMA")
     parser.add_argument("--quick", action="store_true", help="one short round to see that it works; writes nothing")
     return parser.parse_args()
 
 
-def measure(name: str, command: list[Any]) -> Sample:
-    sample = run(command)
-    say(f"  {name:26s} {sample['steps_per_second']:>10,.0f} steps/s   compiled in {sample['compile_seconds']:.1f} s")
-    return sample
+def measure_group(name: str, ours: str, peers: str, scale: float, rounds: int) -> dict[str, Any]:
+    group = GROUPS[name]
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        say(f"warning: the machine is busy (load {load:.1f}); ratios will be noisy.")
+    sides = group.sides(ours, peers, scale)
+    samples: Samples = {side: [] for side in sides}
+    peaks = []
+    for number in range(1 if name == "ewma" else rounds):
+        say(f"{name}, round {number + 1}")
+        if name == "jax":
+            peaks.append(run([ours, PEAK])["gflops"])
+        for side in sorted(sides, reverse=number % 2 == 1):
+            samples[side].append(run(sides[side]))
+            if name != "ewma":
+                say(f"  {side:26s} {samples[side][-1]['steps_per_second']:>10,.0f} steps/s")
+    found = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine(load),
+        "versions": {"ours": versions(ours, OUR_PACKAGES)}
+        | ({"peers": versions(peers, PEER_PACKAGES)} if group.peers else {}),
+        "rounds": rounds,
+        "samples": samples,
+        "promises": [kept_promise(promise, samples) for promise in group.promises],
+    }
+    if name == "ewma":
+        found |= {"promises": samples.pop("ewma")[0]["costs"]}
+    return found | ({"peak": peak_of(samples, max(peaks))} if peaks else {})
 
 
 def run(command: list[Any]) -> Sample:
@@ -134,105 +220,94 @@ def speed(taken: list[Sample]) -> float:
     return statistics.median(sample["steps_per_second"] for sample in taken)
 
 
-def summary(taken: list[Sample]) -> dict[str, float]:
-    speeds = [sample["steps_per_second"] for sample in taken]
-    return {
-        "steps_per_second": statistics.median(speeds),
-        "slowest": min(speeds),
-        "fastest": max(speeds),
-        "compile_seconds": statistics.median(sample["compile_seconds"] for sample in taken),
-        "seeds": taken[0]["seeds"],
-        "steps_per_seed": taken[0]["steps"],
-    }
-
-
-def compare(samples: dict[str, list[Sample]]) -> list[dict[str, Any]]:
-    """The ratios that were promised, with the peer's fastest variant of each."""
-
-    def fastest(*names: str) -> str:
-        return max(names, key=lambda name: speed(samples[name]))
-
-    sb3 = fastest("sb3, 1 thread", "sb3, all threads")
-    rejax = fastest("rejax", "rejax, 1 thread")
-    rejax8 = fastest("rejax, 8 seeds", "rejax, 8 seeds, 1 thread")
-    rows = [
-        ratio("single run", samples, "isobatch", sb3, 15.0),
-        ratio("single run", samples, "isobatch", rejax, 1.2),
-        ratio("8 seeds, all of them", samples, "isobatch, 8 seeds", rejax8, 2.0),
-    ]
-    return [*rows, *(ewma_cost(samples, plain, target) for plain, target in EWMA_COST.items())]
-
-
-def ewma_cost(samples: dict[str, list[Sample]], plain: str, target: float) -> dict[str, Any]:
-    """How much longer the averaged variant of an algorithm takes, pair by pair."""
-    pairs = zip(samples[f"isobatch {plain}"], samples[f"isobatch {plain}-ewma"], strict=True)
-    slower = [ewma["seconds"] / ewma["steps"] / (one["seconds"] / one["steps"]) - 1 for one, ewma in pairs]
-    cost = statistics.median(slower)
-    return {
-        "what": f"{plain}-ewma, time beyond {plain}",
-        "against": f"isobatch {plain}",
-        "value": cost,
-        "spread": [min(slower), max(slower)],
-        "target": target,
-        "met": cost <= target,
-    }
-
-
-def ratio(what: str, samples: dict[str, list[Sample]], ours: str, peer: str, target: float) -> dict[str, Any]:
-    value = speed(samples[ours]) / speed(samples[peer])
+def kept_promise(promise: Promise, samples: Samples) -> dict[str, Any]:
+    """The ratio that was promised, to the peer's fastest variant."""
+    peer = max(promise.peers, key=lambda name: speed(samples[name]))
+    value = speed(samples[promise.ours]) / speed(samples[peer])
     by_round = [
-        a["steps_per_second"] / b["steps_per_second"] for a, b in zip(samples[ours], samples[peer], strict=True)
+        a["steps_per_second"] / b["steps_per_second"] for a, b in zip(samples[promise.ours], samples[peer], strict=True)
     ]
+    low, high = min(by_round), max(by_round)
+    target = promise.target
     return {
-        "what": what,
+        "what": promise.what,
         "against": peer,
-        "value": value,
-        "spread": [min(by_round), max(by_round)],
-        "target": target,
-        "met": value >= target,
+        "measured": f"{value:.2f} x ({low:.2f} to {high:.2f})",
+        "target": "-" if target is None else f"at least {target:g} x",
+        "met": None if target is None else value >= target,
+    }
+
+
+def peak_of(samples: Samples, peak: float) -> dict[str, Any]:
+    """The share of the machine's matrix products that training reaches."""
+    return {
+        "matmul_gflops": peak,
+        "share_single": speed(samples["isobatch"]) * FLOPS_PER_STEP / 1e9 / peak,
+        "share_8_seeds": speed(samples["isobatch, 8 seeds"]) * FLOPS_PER_STEP / 1e9 / peak,
     }
 
 
 def report(results: dict[str, Any]) -> str:
-    computer, peak = results["machine"], results["peak"]
     lines = [
         "# Speed",
         "",
-        "CartPole-v1, 8 environments x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam. "
-        f"{results['date']}, {computer['cpu']}, {computer['cores']} cores, load {computer['load_at_start']:.1f} at the "
-        f"start. Medians of {results['rounds']} rounds and {results['pairs']} pairs with and without EWMA; in brackets "
-        "the lowest and the highest.",
+        "`make bench`: medians, in brackets the lowest and the highest of all rounds. Compilation is not in the "
+        "speeds; of libraries that compile nothing, that column holds the first iteration.",
+    ]
+    for name, found in results.items():
+        lines += section(GROUPS[name], found)
+    return "\n".join(lines)
+
+
+def section(group: Group, found: dict[str, Any]) -> list[str]:
+    computer = found["machine"]
+    rounds = f", {found['rounds']} rounds" if found["samples"] else ""
+    lines = [
+        "",
+        f"## {group.title}",
+        "",
+        f"{group.work} {found['date']}, {computer['cpu']}, {computer['cores']} cores, load "
+        f"{computer['load_at_start']:.1f} at the start{rounds}.",
         "",
         "| what | against | measured | target | |",
         "|---|---|---|---|---|",
     ]
-    for row in results["targets"]:
-        low, high = row["spread"]
-        if "-ewma" in row["what"]:
-            value, target = f"{row['value']:+.1%} ({low:+.1%} to {high:+.1%})", f"at most {row['target']:+.0%}"
-        else:
-            value, target = f"{row['value']:.2f} x ({low:.2f} to {high:.2f})", f"at least {row['target']:g} x"
-        lines.append(
-            f"| {row['what']} | {row['against']} | {value} | {target} | {'met' if row['met'] else 'not met'} |"
-        )
-    lines += ["", "| side | seeds | steps per second, all seeds | compile, s |", "|---|---|---|---|"]
-    for name, side in results["sides"].items():
-        speeds = f"{side['steps_per_second']:,.0f} ({side['slowest']:,.0f} to {side['fastest']:,.0f})"
-        lines.append(f"| {name} | {side['seeds']} | {speeds} | {side['compile_seconds']:.1f} |")
-    lines += [
-        "",
-        f"Matrix-product peak, float32, all cores: {peak['matmul_gflops']:.0f} GFLOP/s. Share reached while training: "
-        f"{peak['share_single']:.0%} by one run, {peak['share_8_seeds']:.0%} by 8 seeds. {peak['formula']}: "
-        f"{peak['flop_per_step']:,} in all.",
-        "",
-        "Stable-Baselines3 compiles nothing: its column holds the first iteration. Versions: "
-        + "; ".join(
-            f"{whose}: " + ", ".join(f"{name} {version}" for name, version in found.items())
-            for whose, found in results["versions"].items()
-        )
-        + ".",
+    for row in found["promises"]:
+        met = {None: "", True: "met", False: "not met"}[row["met"]]
+        lines.append(f"| {row['what']} | {row['against']} | {row['measured']} | {row['target']} | {met} |")
+    if found["samples"]:
+        lines += sides_table(found["samples"])
+    if "peak" in found:
+        peak = found["peak"]
+        lines += [
+            "",
+            f"Matrix-product peak, float32, all cores: {peak['matmul_gflops']:.0f} GFLOP/s. Share reached while "
+            f"training: {peak['share_single']:.0%} by one run, {peak['share_8_seeds']:.0%} by 8 seeds. "
+            f"{FLOPS_FORMULA}: {FLOPS_PER_STEP:,} in all.",
+        ]
+    whose = [
+        f"{side}: " + ", ".join(f"{package} {version}" for package, version in each.items())
+        for side, each in found["versions"].items()
     ]
-    return "\n".join(lines)
+    return [*lines, "", f"Versions: {'; '.join(whose)}."]
+
+
+def sides_table(samples: Samples) -> list[str]:
+    parts = sorted({part for taken in samples.values() for part in taken[0].get("shares", {})})
+    columns = ["side", "seeds", "steps per second, all seeds", "compile, s", *(f"{part}, share" for part in parts)]
+    lines = ["", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for name, taken in samples.items():
+        speeds = [sample["steps_per_second"] for sample in taken]
+        shares = [statistics.median(sample["shares"][part] for sample in taken) for part in parts]
+        cells = [
+            name,
+            str(taken[0]["seeds"]),
+            f"{speed(taken):,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f})",
+            f"{statistics.median(sample['compile_seconds'] for sample in taken):.1f}",
+            *(f"{share:.1%}" for share in shares),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def machine(load: float) -> dict[str, Any]:

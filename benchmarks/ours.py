@@ -1,6 +1,6 @@
-"""isobatch's side of the benchmark: the compiled program of `isobatch train` on CartPole-v1.
+"""isobatch's side of the benchmark: what `isobatch train` runs, on CartPole-v1 of any backend.
 
-8 envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam, gradients clipped by global norm,
+N envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam, gradients clipped by global norm,
 advantages normalised per minibatch: the work that benchmarks/peers/ do, plus this package's metrics, which nothing
 switches off. Compiling is timed apart. Prints one JSON object.
 """
@@ -18,6 +18,12 @@ import numpy as np
 import isobatch
 from isobatch.program import EPISODES, MAX_ROWS, initial_states, program_for, use_cores
 
+TIME_LIMIT = 60.0  # seconds that environments outside JAX may take for a step
+
+
+def print_nothing(sentence: str) -> None:
+    """What a run says when it begins is not measured."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -25,17 +31,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400_000, help="environment steps per seed to time")
     parser.add_argument("--seeds", type=int, default=1, help="seeds trained at once, sharded over the cores")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--env", default="CartPole-v1", help="gymnasium/ and envpool/ name other backends")
+    parser.add_argument("--num-envs", type=int, default=8)
     args = parser.parse_args()
-    use_cores(args.seeds)
-    # PPG's own number of epochs in the policy phase; its auxiliary phase comes with the preset.
-    epochs = 1 if args.algo.startswith("ppg") else 4
     config = isobatch.preset(
         args.algo,
-        env="CartPole-v1",
-        num_envs=8,
+        env=args.env,
+        num_envs=args.num_envs,
         num_steps=128,
         num_minibatches=4,
-        update_epochs=epochs,
+        update_epochs=1 if args.algo.startswith("ppg") else 4,  # PPG's own; its auxiliary phase comes with the preset
         hidden_sizes=(64, 64),
         activation="tanh",
         arrangement="dual",
@@ -49,6 +54,7 @@ def main() -> None:
         max_grad_norm=0.5,
         total_timesteps=2**30,  # whole phases of PPG, and more than is run: the clock decides where to stop
     )
+    use_cores(args.seeds, config)
     batch = config.geometry.iteration_batch
     per_row = max(1, -(-args.steps // (batch * MAX_ROWS)))
     rows = max(1, args.steps // (batch * per_row))
@@ -58,10 +64,12 @@ def main() -> None:
     program = program_for(config, states, hypers, per_row)
     compile_seconds = time.perf_counter() - begin
 
+    states = program.begin(states, 0, print_nothing, TIME_LIMIT)
     chunk = jax.block_until_ready(program(states, hypers, 0, 1))  # warm-up
     begin = time.perf_counter()
     chunk = jax.block_until_ready(program(chunk.states, hypers, per_row, rows))
     seconds = time.perf_counter() - begin
+    program.end()
 
     last = np.asarray(chunk.table)[:, rows - max(rows // 10, 1) : rows].sum((0, 1))
     count, return_sum = (last[program.names.index(name)] for name in EPISODES[:2])

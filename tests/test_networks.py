@@ -261,17 +261,3 @@ def test_encoders_that_do_not_fit_are_refused():
 def test_products_of_choices_and_switches_have_their_distributions():
     assert networks(space=MultiDiscrete((2, 3))).policy(jnp.asarray(OBS)).logits.shape == (4, 5)
     assert isinstance(networks(space=MultiBinary(3)).policy(jnp.asarray(OBS)), Bernoulli)
-
-
-def test_rows_that_are_computed_twice_change_nothing(monkeypatch: pytest.MonkeyPatch):
-    """A network on images whose rows are kept for the backward pass, and one whose rows are not."""
-    image = jnp.asarray(np.random.default_rng(0).normal(size=(2, 6, 5, 2)))
-
-    def gradient() -> list:
-        nets = with_noise(encoder("impala", (6, 5, 2), channels="2,3", hidden_sizes="4"))
-        return jax.tree.leaves(jax.grad(lambda nets, x: jnp.sum(nets(x)[0].entropy()), argnums=(0, 1))(nets, image))
-
-    kept = gradient()
-    monkeypatch.setattr("isobatch.networks.MANY", 0)
-    for ours, theirs in zip(gradient(), kept, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)

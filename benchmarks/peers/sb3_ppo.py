@@ -1,8 +1,8 @@
 """Stable-Baselines3's side of the benchmark: PPO on CartPole-v1. Run with the peers' Python.
 
-The work is that of benchmarks/ours.py: 8 envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks,
-Adam, gradients clipped by global norm. No evaluation, no logging, no progress bar. DummyVecEnv is the library's fastest
-vectorisation of an environment as cheap as CartPole. Prints one JSON object.
+The work is that of benchmarks/ours.py: N envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks,
+Adam, gradients clipped by global norm. No evaluation, no logging, no progress bar. Environments are in this process
+(DummyVecEnv) or in one each (SubprocVecEnv). Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import stable_baselines3
 import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
-NUM_ENVS, NUM_STEPS, NUM_MINIBATCHES, NUM_EPOCHS = 8, 128, 4, 4
-ITERATION_BATCH = NUM_ENVS * NUM_STEPS
+NUM_STEPS, NUM_MINIBATCHES, NUM_EPOCHS = 128, 4, 4
+VECTORS = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
 
 
 def make_env() -> gymnasium.Env:
@@ -30,19 +30,22 @@ def make_env() -> gymnasium.Env:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=50 * ITERATION_BATCH, help="environment steps to time")
+    parser.add_argument("--steps", type=int, default=51_200, help="environment steps to time")
+    parser.add_argument("--num-envs", type=int, default=8)
+    parser.add_argument("--vectorization", choices=list(VECTORS), default="dummy")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--threads", type=int, default=1, help="torch threads; 1 is the fastest for networks this small"
     )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    batch = args.num_envs * NUM_STEPS
     model = PPO(
         "MlpPolicy",
-        DummyVecEnv([make_env] * NUM_ENVS),
+        VECTORS[args.vectorization]([make_env] * args.num_envs),
         learning_rate=2.5e-4,
         n_steps=NUM_STEPS,
-        batch_size=ITERATION_BATCH // NUM_MINIBATCHES,
+        batch_size=batch // NUM_MINIBATCHES,
         n_epochs=NUM_EPOCHS,
         gamma=0.99,
         gae_lambda=0.95,
@@ -54,9 +57,9 @@ def main() -> None:
         device="cpu",
         seed=args.seed,
     )
-    steps = max(args.steps // ITERATION_BATCH, 1) * ITERATION_BATCH
+    steps = max(args.steps // batch, 1) * batch
     begin = time.perf_counter()
-    model.learn(ITERATION_BATCH)  # nothing is compiled: this is what the first iteration costs, set-up included
+    model.learn(batch)  # nothing is compiled: this is what the first iteration costs, set-up included
     warm_up = time.perf_counter() - begin
 
     begin = time.perf_counter()

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from isobatch.config import Config
-from isobatch.envs import env_of, is_host
+from isobatch.envs import as_played, env_of, is_host
 from isobatch.envs.interface import Environment
 from isobatch.errors import RunError, UsageError
 from isobatch.hosts.halves import Half
@@ -53,7 +53,7 @@ def evaluate(config: Config, states: TrainState, episodes: int, deterministic: b
 
     Every training seed meets the same initial states.
     """
-    env = env_of(config)
+    env = env_of(as_played(config))
     if is_host(env):
         return Played(*play_outside(env, config, states, episodes, deterministic, seed))
     key, clip = jax.random.key(seed), config.hypers.obs_clip

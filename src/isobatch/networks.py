@@ -10,7 +10,6 @@ import abc
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -19,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isobatch.config import Activation, Arrangement, Config, Encoder
+from isobatch.convolutions import convolve, few_rows, patches
 from isobatch.distributions import Bernoulli, Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space, distribution_size
 from isobatch.errors import UsageError
@@ -101,46 +101,11 @@ class Conv(Affine):
         return patches(self.weight.shape[0], self.stride, self.padding, x)
 
     def __call__(self, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 Out"]:
-        size = self.weight.shape[0]
-        if x.size * size**2 // self.stride**2 < MANY:
+        if few_rows(self.weight.shape[0], self.stride, x):
             return super().__call__(x)
-        return lean_matmul(partial(patches, size, self.stride, self.padding), x, self.matrix) + self.bias
-
-
-def patches(size: int, stride: int, padding: int, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 KKIn"]:
-    """The part of the image that each output of a convolution sees, as a row.
-
-    Shifted copies and one matrix product: inside a loop XLA's own convolution was 7 times slower on a CPU.
-    """
-    if padding:
-        x = jnp.pad(x, [(0, 0)] * (x.ndim - 3) + [(padding, padding), (padding, padding), (0, 0)])
-    height, width = x.shape[-3] - size + 1, x.shape[-2] - size + 1
-    shifts = [x[..., i : i + height : stride, j : j + width : stride, :] for i in range(size) for j in range(size)]
-    return jnp.concatenate(shifts, axis=-1)
-
-
-MANY = 2**24  # numbers in the rows of a convolution that are rather computed twice than kept for the backward pass
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def lean_matmul(rows: Callable[[Array], Array], x: Array, weight: Float[Array, "In Out"]) -> Array:
-    """rows(x) W, keeping x for the backward pass: the rows are KERNEL^2 times as large."""
-    return rows(x) @ weight
-
-
-def _lean_forwards(rows: Callable[[Array], Array], x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
-    return rows(x) @ weight, (x, weight)
-
-
-def _lean_backwards(rows: Callable[[Array], Array], saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    x, weight = saved
-    # The barrier keeps XLA from using the rows of the forward pass, and so from keeping them.
-    again, pull = jax.vjp(rows, jax.lax.optimization_barrier(x))
-    (to_x,) = pull(gradient @ weight.T)
-    return to_x, again.reshape(-1, again.shape[-1]).T @ gradient.reshape(-1, gradient.shape[-1])
-
-
-lean_matmul.defvjp(_lean_forwards, _lean_backwards)
+        images = x.reshape(-1, *x.shape[-3:])
+        out = convolve(self.stride, self.padding, images, self.weight)
+        return out.reshape(*x.shape[:-3], *out.shape[1:]) + self.bias
 
 
 class Torso(eqx.Module):

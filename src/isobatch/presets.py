@@ -10,6 +10,7 @@ from typing import Any
 
 from isobatch.config import Config, parse_field
 from isobatch.errors import UsageError, near_matches
+from isobatch.published import PUBLISHED
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     # Schulman 2017, with the advantages normalised over the iteration, not per minibatch:
@@ -141,18 +142,23 @@ def bare_id(env: str) -> str:
     return env.rpartition(":")[2] if ":" in env else env.removeprefix("gymnasium/").removeprefix("envpool/")
 
 
-def preset(algo: str = "ppo", env: str = "CartPole-v1", stale_objective: str | None = None, **overrides: Any) -> Config:
+def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: Any) -> Config:
     """The settings for `algo` on `env`, with `overrides` by flat field name on top.
 
-    `stale_objective` is one of the paper's three ways to treat stale data (figure 1): it sets the importance
-    policy and the proximal policy.
+    `algo` may also be the name of published settings (`published.PUBLISHED`), which bring their own environment unless
+    `env` names another one. `stale_objective` is one of the paper's three ways to treat stale data (figure 1): it sets
+    the importance policy and the proximal policy.
     """
-    if algo not in ALGORITHMS:
-        raise UsageError(
-            f"algo={algo!r} is unknown{near_matches(algo, ALGORITHMS) or '; use ' + ', '.join(ALGORITHMS) + '.'}"
-        )
-    name = bare_id(env)
-    settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | FOR_BOTH.get((algo, name), {})
+    if algo in PUBLISHED:
+        named = PUBLISHED[algo]
+        algo, env, settings = named.algo, env or named.env, ALGORITHMS[named.algo] | named.settings
+    elif algo in ALGORITHMS:
+        env = env or "CartPole-v1"
+        name = bare_id(env)
+        settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | FOR_BOTH.get((algo, name), {})
+    else:
+        names = [*ALGORITHMS, *PUBLISHED]
+        raise UsageError(f"algo={algo!r} is unknown{near_matches(algo, names) or '; use ' + ', '.join(names) + '.'}")
     encoder = (settings | overrides).get("encoder")
     chosen = settings | ENCODERS.get(str(encoder), {}) | overrides
     phases = parse_field("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0))

@@ -19,6 +19,7 @@ from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
 from isobatch.parsing import JsonMapping, parse_value
 from isobatch.presets import STALE_OBJECTIVES, preset
+from isobatch.published import PUBLISHED
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,6 +80,10 @@ def add_config(parser: Parser) -> None:
     """The flags of everything that can be trained."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file of settings; flags override it")
     parser.add_argument(
+        "--preset", default=argparse.SUPPRESS, metavar="NAME",
+        help=f"settings as published: {', '.join(PUBLISHED)}; with --env on another environment",
+    )  # fmt: skip
+    parser.add_argument(
         "--stale-objective",
         default=argparse.SUPPRESS,
         metavar="{" + ",".join(STALE_OBJECTIVES) + "}",
@@ -105,14 +110,23 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     from isobatch.config_files import load_yaml
 
     settings = load_yaml(args.config) if args.config is not None else {}
-    stale = {"stale_objective": args.stale_objective} if hasattr(args, "stale_objective") else {}
-    return settings | given(args, Config, Hypers) | stale
+    others = {name: getattr(args, name) for name in ("preset", "stale_objective") if hasattr(args, name)}
+    return settings | given(args, Config, Hypers) | others
 
 
 def config_from(args: argparse.Namespace) -> Config:
-    """Preset of the algorithm and the environment, then the YAML file, then the flags."""
+    """Published settings or the preset of the algorithm and the environment, then the YAML file, then the flags."""
     settings = given_settings(args)
-    return preset(settings.pop("algo", "ppo"), settings.pop("env", "CartPole-v1"), **settings)
+    if "preset" not in settings:
+        return preset(**settings)
+    name = settings.pop("preset")
+    if name not in PUBLISHED:
+        raise UsageError(
+            f"preset={name!r} is unknown{near_matches(name, PUBLISHED) or '; use ' + ', '.join(PUBLISHED) + '.'}"
+        )
+    if "algo" in settings:
+        raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")
+    return preset(name, **settings)
 
 
 def field_docs(owner: type) -> dict[str, str]:

@@ -98,7 +98,7 @@ def foreign_from(args: argparse.Namespace) -> Any:
         return None
     if len(named) > 1:
         raise UsageError(f"--from-{named[0]} and --from-{named[1]} cannot go together: give one of them.")
-    for flag in ("config", "stale_objective"):
+    for flag in ("config", "preset", "stale_objective"):
         if getattr(args, flag, None) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
     from isobatch import foreign

@@ -63,12 +63,14 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         return config, Options(**options), run_dir
     if args.run_dir is None:
         raise UsageError("--resume needs --run-dir, the directory of the run to go on with.")
+    changes = given_settings(args)
+    if "preset" in changes:
+        raise UsageError(f"preset={changes['preset']!r} cannot be given to a run that has begun: leave it out.")
     from isobatch.run_directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     about = directory.about
     kept = {name: about[name] for name in ("seed", "num_seeds", "log_interval")}
-    changes = given_settings(args)
     config = directory.config
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))

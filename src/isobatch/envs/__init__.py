@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib
+import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 USUAL = Settings()
+TRAINING_ONLY = ("episodic_life", "reward_clip")  # EnvPool's Atari: a lost life ends an episode, rewards are signs
 
 
 def env_ids() -> list[str]:
@@ -43,6 +45,13 @@ def env_of(config: Config) -> Any:
     """The environment that a config names: `Environment` or `HostEnvironment`."""
     settings = Settings(config.env_kwargs, config.vectorization, config.autoreset, config.rescale_actions)
     return make_env(config.env, settings)
+
+
+def as_played(config: Config) -> Config:
+    """With the environment's own episodes and rewards, where training had others: what an evaluation plays."""
+    kwargs = json.loads(config.env_kwargs)
+    kept = {name: value for name, value in kwargs.items() if name not in TRAINING_ONLY}
+    return config.replace(env_kwargs=kept) if config.env.startswith("envpool/") and kept != kwargs else config
 
 
 def steps_outside(env_id: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isobatch.config import Config
-from isobatch.envs import env_of, is_host
+from isobatch.envs import as_played, env_of, is_host
 from isobatch.errors import UsageError
 from isobatch.hosts.envpool_envs import EnvPoolEnvironment
 from isobatch.rendering.host_scenes import EnvPoolScene, GymnasiumScene
@@ -13,7 +13,7 @@ from isobatch.rendering.scenes import Scene
 
 def open_scene(config: Config) -> Scene:
     """One copy of the environment, ready to be reset; UsageError if it cannot be drawn."""
-    env = env_of(config)
+    env = env_of(as_played(config))
     if is_host(env):
         return EnvPoolScene(env) if isinstance(env, EnvPoolEnvironment) else GymnasiumScene(env)
     if config.env not in PAINTINGS:

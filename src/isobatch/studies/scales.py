@@ -37,17 +37,6 @@ STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
 }
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
 SEEDS = {"quick": 4, "laptop": 4, "paper": 4}
-# Procgen hard, the paper's section 5.1 and appendix B: images through channels 16, 32, 32 and 256 outputs.
-PAPER: dict[str, Any] = dict(
-    num_envs=256, num_steps=256, num_minibatches=8, update_epochs=3, total_timesteps=100_000_000, learning_rate=5e-4,
-    gamma=0.999, gae_lambda=0.95, clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, normalize_rewards=True,
-    arrangement="shared", encoder="impala", lr_schedule="constant",
-)  # fmt: skip
-PAPER_PHASES: dict[str, Any] = dict(
-    update_epochs=1, value_epochs=1, policy_iterations_per_phase=32, aux_epochs=6, aux_minibatches=16,
-    aux_learning_rate=5e-4, beta_clone=1.0, objective="kl", kl_coef=1.0, arrangement="dual",
-    total_timesteps=48 * 32 * 256 * 256,  # the whole phases nearest to 100M
-)  # fmt: skip
 
 
 def environments(scale: str, *only: str) -> list[str]:
@@ -63,7 +52,6 @@ def base(algo: str, env: str, scale: str, small: Mapping[str, Any] | None = None
     `small` is for quick and laptop; `overrides` are for the paper's settings too.
     """
     if scale == "paper":
-        settings = PAPER | (PAPER_PHASES if algo.startswith("ppg") else {})
-    else:
-        settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
+        return preset(f"procgen-{algo}", env, **overrides)
+    settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
     return preset(algo, env, **(settings | overrides))
