@@ -12,9 +12,13 @@ LENGTHS = (3, 4, 5)  # of episodes, in turn; every second one is cut off
 
 
 class Clock(gymnasium.Env):
-    """Shows its clock and a number that its first seed and the episode decide; rewards are of clock and action."""
+    """Shows its clock and a number that its first seed and the episode decide; rewards are of clock and action.
 
-    def __init__(self, actions: str = "discrete") -> None:
+    It `shows` new arrays, or one array that it writes into again and again.
+    """
+
+    def __init__(self, actions: str = "discrete", shows: str = "new-arrays") -> None:
+        self.array = np.zeros(2, np.float32) if shows == "one-array" else None
         self.observation_space = spaces.Box(-100, 100, (2,), np.float32)
         self.action_space = {
             "discrete": spaces.Discrete(2, start=5),
@@ -31,7 +35,11 @@ class Clock(gymnasium.Env):
         return self.seen(), {}
 
     def seen(self) -> np.ndarray:
-        return np.array([self.time, self.base + 0.3 * self.episode], np.float32)
+        obs = np.array([self.time, self.base + 0.3 * self.episode], np.float32)
+        if self.array is None:
+            return obs
+        self.array[:] = obs
+        return self.array
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), action
@@ -141,3 +149,4 @@ for name, entry in {"Clock": Clock, "Walk": Walk, "Evil": Evil, "Parts": Parts, 
     gymnasium.register(
         f"{name}-v0", entry, max_episode_steps=40 if name in ("Walk", "Evil", "Parts", "Pixels") else None
     )
+gymnasium.register("Short-v0", Clock, max_episode_steps=3)

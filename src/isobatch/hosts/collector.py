@@ -45,7 +45,6 @@ class Collector:
         self._time_limit, self._overlap = time_limit, overlap
         self._halves: list[Half] = []
         self._step = 0  # of the run, and of each environment
-        self._stuck: Half | None = None  # the half that is waited for
         self._given_up = False
 
     def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
@@ -62,6 +61,7 @@ class Collector:
     def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
         for columns in columns_of(self.env, self.config.num_envs):
             self._halves.append(Half.open(self.env, columns, self.seeds, carry.state.episode))
+            self._halves[-1].reset(carry.state.episode, np.ones_like(carry.counts))
             beat()
         if not (iteration and self._replays):
             return carry
@@ -103,13 +103,13 @@ class Collector:
         buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs))
 
         def act(i: int, t: int) -> None:
-            half = self._stuck = self._halves[i]
+            half = self._halves[i]
             buffers.obs[:, t, half.columns] = half.obs
             keys[i], chosen = actor.act(keys[i], half.obs)
             half.send(buffers.store(chosen, t, half.columns))
 
         def receive(i: int, t: int) -> None:
-            half = self._stuck = self._halves[i]
+            half = self._halves[i]
             self._step = first_step + t
             moved = half.receive()
             beat()
@@ -178,11 +178,14 @@ class Collector:
         except HangError:
             self._given_up = True
             what = f"did not answer within {limit:g} seconds (env_timeout)"
-            places = self._stuck.vector.suspects() if self._stuck else []
+            places = [half.place(i) for half in self._awaited() for i in half.vector.suspects()]
         except FaultError as fault:
-            what, places = fault.what, [] if fault.place is None else [fault.place]
-        place = self._stuck.place(places[0]) if places and self._stuck else None
-        raise RunError(self._sentence(what, place))
+            what = fault.what
+            places = [half.place(fault.place) for half in self._awaited() if fault.place is not None]
+        raise RunError(self._sentence(what, places[0] if places else None))
+
+    def _awaited(self) -> list[Half]:
+        return [half for half in self._halves if half.awaited]
 
     def _sentence(self, what: str, place: tuple[int, int] | None) -> str:
         of_seed = f" of seed {self.seeds[place[0]]}" if place and len(self.seeds) > 1 else ""
