@@ -18,7 +18,8 @@ from isobatch.envs.gymnax_envs import IN_GYMNAX_TOO
 from isobatch.envs.interface import Settings
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.evaluation import evaluate
-from isobatch.host_program import HostProgram
+from isobatch.hosts import gymnasium_envs
+from isobatch.hosts.gymnasium_envs import GymnasiumEnvironment
 from isobatch.hosts.interface import episode_seed
 from isobatch.presets import preset
 from isobatch.program import initial_states
@@ -53,6 +54,21 @@ def test_ids_that_cannot_be_are_refused_in_one_sentence(env: str, says: str):
     with pytest.raises(ib.UsageError, match=says) as caught:
         make_env(env)
     assert "\n" not in str(caught.value)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Atari and MuJoCo of Gymnasium live in packages of their own, here taken to be absent."""
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`')
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    with pytest.raises(ib.UsageError, match=r"'HalfCheetah-v5' needs a package.*pip install \"gymnasium\[mujoco\]\""):
+        GymnasiumEnvironment("HalfCheetah-v5", Settings())
+    monkeypatch.setattr(gymnasium_envs, "is_registered", lambda name: False)
+    for env in ("ALE/Pong-v5", "gymnasium/ALE/Pong-v5"):
+        with pytest.raises(ib.UsageError, match=r"pip install ale-py, and use env='ale_py:ALE/Pong-v5'.*envpool/Pong"):
+            make_env(env)
 
 
 def test_presets_go_by_the_bare_id():
@@ -128,6 +144,15 @@ def test_bytes_stay_bytes_until_the_network():
     assert len(np.unique(result.states.phase.obs)) > 100
 
 
+def test_gymnasium_may_warn_again_when_environments_run():
+    """Its logger is silent while faults of workers are raised and copies are made, and not a moment longer."""
+    level = gymnasium.logger.min_level
+    vector = make_env("host_envs:Walk-v0").open([1, 2])
+    vector.reset([1, 2], np.ones(2, bool))
+    vector.close()
+    assert gymnasium.logger.min_level == level <= gymnasium.logger.WARN
+
+
 def test_every_episode_has_a_seed_of_its_own():
     seeds = {episode_seed(run, env, episode) for run in range(9) for env in range(9) for episode in range(9)}
     assert len(seeds) == 9**3
@@ -138,11 +163,8 @@ def bits(states: Any) -> dict[str, bytes]:
     return {name: leaf.tobytes() for name, leaf in flatten(states).items()}
 
 
-@pytest.mark.parametrize("algo", ["ppo", "ppg-ewma", "reinforce"])
-@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize(("algo", "staleness"), [("ppo", 0), ("ppg-ewma", 1), ("reinforce", 0)])
 def test_same_seed_same_bits(algo: str, staleness: int):
-    if staleness and algo == "reinforce":
-        pytest.skip("has no ratio")
     sizes = dict(num_steps=40, total_timesteps=160 * 3) if algo == "reinforce" else {}
     sizes |= dict(total_timesteps=32 * (3 + staleness)) if algo == "ppg-ewma" else {}
     config = tiny(algo, "host_envs:Walk-v0", staleness=staleness, normalize_observations=True, **sizes)
@@ -150,27 +172,14 @@ def test_same_seed_same_bits(algo: str, staleness: int):
     assert bits(one.states) == bits(again.states)
     weights = flatten(one.states)["learner/networks/policy/head/weight"]
     assert not np.array_equal(weights[0], weights[1])
-    alone = train(config, seed=1)
+
+
+def test_a_seed_in_a_group_meets_what_it_meets_alone():
+    config = tiny("ppo", "host_envs:Walk-v0", normalize_observations=True)
+    group, alone = train(config, num_seeds=2), train(config, seed=1)
     for name in ("charts/episodic_length", "losses/entropy"):
-        rows = one.metrics["seed"] == 1
-        np.testing.assert_allclose(alone.metrics[name][0], one.metrics[name][rows][0], rtol=1e-3)
-
-
-def test_halves_that_step_by_turns_give_the_bits_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
-    """In processes of their own the two halves overlap; without overlap, and again, nothing changes."""
-    config = tiny("ppo", "host_envs:Walk-v0", vectorization="async", total_timesteps=32 * 3)
-    states, hypers = initial_states(config, [0])
-
-    def run(overlap: bool) -> Any:
-        program = HostProgram(config, states, hypers, 1, overlap)
-        try:
-            return program(program.begin(states, 0, print, 30.0), hypers, 0, 3)
-        finally:
-            program.end()
-
-    first, second, one_by_one = run(True), run(True), run(False)
-    assert bits(first.states) == bits(second.states) == bits(one_by_one.states)
-    np.testing.assert_array_equal(first.table, one_by_one.table)
+        rows = group.metrics["seed"] == 1
+        np.testing.assert_allclose(alone.metrics[name][0], group.metrics[name][rows][0], rtol=1e-3)
 
 
 def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):

@@ -171,6 +171,10 @@ class Collector:
             s, n = (int(i) for i in np.argwhere(bad[:, t])[0])
             self._step = first_step + t - earlier
             raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, n)))
+        for s, t, n, obs in buffers.finals:
+            if not np.isfinite(obs).all():
+                self._step = first_step + t
+                raise RunError(self._sentence("showed an observation that is not a finite number", (s, n)))
 
     def _wait(self, watched: Watched, limit: float) -> Any:
         try:
@@ -204,7 +208,7 @@ class Buffers:
         self._shape = shape
         self._chosen: list[np.ndarray] = []  # made when their shapes are known
         self._structure: Any = None
-        self._finals: list[tuple[int, int, int, np.ndarray]] = []
+        self.finals: list[tuple[int, int, int, np.ndarray]] = []  # seed, step, environment, observation
 
     def store(self, chosen: Any, t: int, columns: slice) -> np.ndarray:
         """Keep (actions, actions to send, distribution) of a step, and return those to send."""
@@ -222,17 +226,18 @@ class Buffers:
         return jax.tree.unflatten(self._structure, self._chosen)
 
     def keep_finals(self, half: Half, moved: Moved, t: int) -> None:
-        """The observations that time limits cut episodes off at."""
-        for s, n in np.argwhere(moved.truncated & ~moved.terminated):
+        """The observations that episodes ended with, which are in no row."""
+        for s, n in np.argwhere(moved.terminated | moved.truncated):
             place = int(s) * moved.truncated.shape[1] + int(n)
             obs = moved.final[place] if moved.final else moved.obs[s, n].copy()
-            self._finals.append((int(s), t, half.columns.start + int(n), obs))
+            self.finals.append((int(s), t, half.columns.start + int(n), obs))
 
     def final_values(self, value: Callable[[np.ndarray], Any]) -> Any:
-        """Their values at their places, N of each seed at a time; 0 elsewhere."""
+        """Their values where time limits cut episodes off, N of each seed at a time; 0 elsewhere."""
         seeds, _, width = self._shape
         values = np.zeros(self._shape, np.float32)
-        waiting = [[f for f in self._finals if f[0] == s] for s in range(seeds)]
+        cut = self.truncated & ~self.terminated
+        waiting = [[final for final in self.finals if final[0] == s and cut[final[:3]]] for s in range(seeds)]
         while any(waiting):
             packed = np.zeros((seeds, width, *self.obs.shape[3:]), self.obs.dtype)
             now, waiting = [w[:width] for w in waiting], [w[width:] for w in waiting]
