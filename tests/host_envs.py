@@ -1,5 +1,6 @@
 """Little Gymnasium environments: well-behaved ones, and each kind of evil. Import this module to register them."""
 
+import multiprocessing
 import os
 import time
 from typing import Any
@@ -12,9 +13,13 @@ LENGTHS = (3, 4, 5)  # of episodes, in turn; every second one is cut off
 
 
 class Clock(gymnasium.Env):
-    """Shows its clock and a number that its first seed and the episode decide; rewards are of clock and action."""
+    """Shows its clock and a number that its first seed and the episode decide; rewards are of clock and action.
 
-    def __init__(self, actions: str = "discrete") -> None:
+    It `shows` new arrays, or one array that it writes into again and again.
+    """
+
+    def __init__(self, actions: str = "discrete", shows: str = "new-arrays") -> None:
+        self.array = np.zeros(2, np.float32) if shows == "one-array" else None
         self.observation_space = spaces.Box(-100, 100, (2,), np.float32)
         self.action_space = {
             "discrete": spaces.Discrete(2, start=5),
@@ -31,7 +36,11 @@ class Clock(gymnasium.Env):
         return self.seen(), {}
 
     def seen(self) -> np.ndarray:
-        return np.array([self.time, self.base + 0.3 * self.episode], np.float32)
+        obs = np.array([self.time, self.base + 0.3 * self.episode], np.float32)
+        if self.array is None:
+            return obs
+        self.array[:] = obs
+        return self.array
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), action
@@ -43,13 +52,16 @@ class Clock(gymnasium.Env):
 
 
 class Walk(gymnasium.Env):
-    """A random walk pushed by actions, which ends by itself after some dozen steps; its noise comes from its seed."""
+    """A random walk pushed by actions, which ends by itself after some dozen steps; its noise comes from its seed.
+
+    Each step takes a random time of up to `naps` seconds, which no seed decides.
+    """
 
     observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = spaces.Discrete(2)
 
-    def __init__(self, noise: str = "seeded") -> None:
-        self.noise = noise
+    def __init__(self, noise: str = "seeded", naps: float = 0.0) -> None:
+        self.noise, self.naps = noise, naps
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)
@@ -57,31 +69,50 @@ class Walk(gymnasium.Env):
         return self.at.astype(np.float32), {}
 
     def step(self, action: Any) -> Any:
+        if self.naps:
+            time.sleep(np.random.default_rng().uniform(0, self.naps))
         rng = self.np_random if self.noise == "seeded" else np.random.default_rng()
         self.at = self.at + 0.3 * (2 * action - 1) + rng.normal(size=2)
         return self.at.astype(np.float32), float(-abs(self.at[0])), bool(abs(self.at[0]) > 4), False, {}
 
 
 class Evil(Walk):
-    """Does something wrong at its 30th step; `only` names a file that says it has been done already."""
+    """Does something wrong at its 30th step, unless the file `once` says that it has been done already.
 
-    def __init__(self, deed: str, only: str = "") -> None:
+    Or, by its deed, the third of four copies cannot be made, or one cannot be reset to this `seed`. The copies come
+    after one that is only looked at; as workers they come in two vectors, and the third is the first of the second.
+    """
+
+    def __init__(self, deed: str, once: str, seed: int = -1) -> None:
         super().__init__()
-        self.deed, self.only, self.steps = deed, only, 0
+        self.deed, self.once, self.seed, self.steps = deed, once, seed, 0
+        if deed == "make":
+            with open(once, "a") as made:
+                made.write(".")
+            if os.path.getsize(once) > 3 and multiprocessing.current_process().name.endswith(("MainProcess", "-0")):
+                raise ConnectionError("the port is taken")
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if self.deed == "reset" and seed == self.seed:
+            raise ConnectionError("the port is taken")
+        return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> Any:
         self.steps += 1
         obs, reward, terminated, truncated, info = super().step(action)
-        if self.steps == 30 and not (self.only and os.path.exists(self.only)):
-            if self.only:
-                open(self.only, "w").close()
+        if self.deed != "nothing" and self.steps == 30 and not os.path.exists(self.once):
+            open(self.once, "w").close()
             match self.deed:
                 case "raise":
                     raise ZeroDivisionError("the cart has left the universe")
                 case "nan-observation":
                     obs = obs * np.nan
+                case "nan-at-the-end":
+                    obs, truncated = obs * np.nan, True
                 case "inf-reward":
                     reward = float("inf")
+                case "nan-reward":
+                    reward = float("nan")
                 case "shape":
                     obs = np.zeros(3, np.float32)
                 case "hang":
@@ -141,3 +172,4 @@ for name, entry in {"Clock": Clock, "Walk": Walk, "Evil": Evil, "Parts": Parts, 
     gymnasium.register(
         f"{name}-v0", entry, max_episode_steps=40 if name in ("Walk", "Evil", "Parts", "Pixels") else None
     )
+gymnasium.register("Short-v0", Clock, max_episode_steps=3)

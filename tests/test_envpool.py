@@ -1,4 +1,6 @@
-"""EnvPool: pools behind the same interface, Procgen on the paper's network, and one seed, one result."""
+"""EnvPool: pools behind the same interface, Atari and MuJoCo, and one seed, one result."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,21 +9,15 @@ from tiny import tiny
 import isobatch as ib
 from isobatch.checkpoints import flatten
 from isobatch.envs import env_of, make_env
+from isobatch.envs.interface import Settings
 from isobatch.envs.spaces import Box, Discrete
 from isobatch.evaluation import evaluate
 from isobatch.hosts import envpool_envs
+from isobatch.program import initial_states
 from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("envpool")
 needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
-
-
-def needs_qt() -> bool:
-    try:
-        make_env("envpool/CoinrunEasy-v0")
-    except ib.UsageError:
-        return True
-    return False
 
 
 @needs_envpool
@@ -66,15 +62,39 @@ def test_evaluation_counts_steps_only():
 
 
 @needs_envpool
-@pytest.mark.skipif(envpool_envs.is_installed() and needs_qt(), reason="Procgen's system library is not installed")
-def test_procgen_learns_from_bytes():
-    """A whole phase of PPG on a game, with a small network of the paper's kind."""
-    config = tiny("ppg-ewma", "envpool/CoinrunEasy-v0", encoder="impala", channels="2,2,2", hidden_sizes="8",
-                  num_envs=2, num_steps=4, total_timesteps=8 * 3)  # fmt: skip
+def test_whole_episodes():
+    """REINFORCE: each iteration resets the pool, and uses the episodes that began early enough to end within it."""
+    limit = dict(max_episode_steps=20)
+    config = tiny("reinforce", "envpool/CartPole-v1", env_kwargs=limit, num_steps=63, total_timesteps=63 * 4 * 2)
+    metrics = train(config).metrics
+    # Three episodes of up to 20 steps, with a row between two of them, always fit into 63 rows.
+    assert np.all(metrics["charts/episodes"] >= 3 * 4)
+    np.testing.assert_array_equal(metrics["charts/episodic_return"], metrics["charts/episodic_length"])
+    assert np.all(metrics["charts/episodic_length"] <= 20)
+    with pytest.raises(ib.UsageError, match=r"complete_episodes=True needs a time limit, and envpool/Catch-v0 has no"):
+        train(tiny("reinforce", "envpool/Catch-v0"))
+
+
+@needs_envpool
+def test_atari_on_the_nature_network():
+    config = tiny("ppo", "envpool/Pong-v5", encoder="nature", channels="2,2,2", hidden_sizes="8", num_envs=2,
+                  num_steps=4, total_timesteps=8 * 2)  # fmt: skip
+    states, _ = initial_states(config, [0])
     result = train(config)
-    assert result.states.phase.obs.dtype == np.uint8
     assert np.isfinite(result.metrics["losses/policy_loss"]).all()
-    assert np.isfinite(result.metrics["aux/clone_kl"][-1])
+    old, new = (flatten(s.learner.networks) for s in (states, result.states))
+    assert all(not np.array_equal(old[name], new[name]) for name in old if name.endswith("weight"))
+
+
+@needs_envpool
+@pytest.mark.parametrize(("env", "rescaled"), [("HalfCheetah-v4", False), ("Pendulum-v1", True)])
+def test_continuous_actions(env: str, rescaled: bool):
+    config = tiny("ppo", f"envpool/{env}", rescale_actions=rescaled, normalize_observations=True,
+                  normalize_rewards=True, total_timesteps=32 * 2)  # fmt: skip
+    assert env_of(config).action_space.rescaled == rescaled
+    result = train(config)
+    assert np.isfinite(result.metrics["losses/policy_loss"]).all()
+    assert float(result.states.obs_moments.weight[0]) == 32 * 2
 
 
 @needs_envpool
@@ -86,9 +106,27 @@ def test_what_does_not_exist_is_refused():
         env_of(config)
 
 
-def test_a_missing_extra_and_a_missing_library_come_with_their_commands(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(envpool_envs, "is_installed", lambda: False)
     with pytest.raises(ib.UsageError, match=r"not installed: make setup-envpool, or pip install 'isobatch\[envpool\]'"):
         envpool_envs.imported()
-    error = envpool_envs.missing_library(ImportError("libQt5Gui.so.5: cannot open shared object file"))
-    assert "apt-get install libqt5gui5" in str(error)
+
+
+@needs_envpool
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("libQt5Gui.so.5: cannot open shared object file", r"Procgen needs Qt .*: apt-get install libqt5gui5"),
+        ("EnvPool Procgen requires the system Qt 5 runtime on Linux.", r"Procgen needs Qt .*: apt-get install libqt5"),
+        ("libGL.so.1: cannot open shared object file", r"EnvPool cannot be loaded \(libGL.so.1: .*: install what it"),
+    ],
+)
+def test_a_missing_library_comes_with_its_command(text: str, says: str, monkeypatch: pytest.MonkeyPatch):
+    """EnvPool loads the library of an environment when one is made."""
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise ImportError(text)
+
+    monkeypatch.setattr(envpool_envs.imported(), "make_spec", missing)
+    with pytest.raises(ib.UsageError, match=says):
+        envpool_envs.EnvPoolEnvironment("CoinrunEasy-v0", Settings())

@@ -1,33 +1,26 @@
-"""Environments outside JAX: ids, spaces, the three modes of resetting, what is done in which order, evaluation."""
+"""Environments outside JAX: ids, spaces, what is done in which order, evaluation."""
 
-from functools import partial
 from typing import Any
 
 import gymnasium
 import gymnax
 import host_envs  # registers its environments
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny import tiny
 
 import isobatch as ib
-from isobatch.algorithms.policy_phase import prepare, total_loss
 from isobatch.checkpoints import flatten
 from isobatch.config import Config
-from isobatch.distributions import Categorical
 from isobatch.envs import env_of, make_env, steps_outside
 from isobatch.envs.gymnax_envs import IN_GYMNAX_TOO
 from isobatch.envs.interface import Settings
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.evaluation import evaluate
-from isobatch.host_program import HostProgram, underway
-from isobatch.hosts.collector import Actor, Collector
+from isobatch.hosts import gymnasium_envs
+from isobatch.hosts.gymnasium_envs import GymnasiumEnvironment
 from isobatch.hosts.interface import episode_seed
-from isobatch.hosts.rollout import Finished, finish, host_carry, replaced, value
-from isobatch.moments import Moments, RewardScale
-from isobatch.networks import make_networks
 from isobatch.presets import preset
 from isobatch.program import initial_states
 from isobatch.rollout import clip_to_bounds
@@ -37,7 +30,6 @@ from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("hosts")
 MODES = ("disabled", "same-step", "next-step")
-MOMENTS = Moments.empty((2,)).update(jnp.asarray(np.random.default_rng(0).normal(size=(9, 2)), jnp.float32))
 
 
 def test_ids_name_their_backend():
@@ -62,6 +54,21 @@ def test_ids_that_cannot_be_are_refused_in_one_sentence(env: str, says: str):
     with pytest.raises(ib.UsageError, match=says) as caught:
         make_env(env)
     assert "\n" not in str(caught.value)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Atari and MuJoCo of Gymnasium live in packages of their own, here taken to be absent."""
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`')
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    with pytest.raises(ib.UsageError, match=r"'HalfCheetah-v5' needs a package.*pip install \"gymnasium\[mujoco\]\""):
+        GymnasiumEnvironment("HalfCheetah-v5", Settings())
+    monkeypatch.setattr(gymnasium_envs, "is_registered", lambda name: False)
+    for env in ("ALE/Pong-v5", "gymnasium/ALE/Pong-v5"):
+        with pytest.raises(ib.UsageError, match=r"pip install ale-py, and use env='ale_py:ALE/Pong-v5'.*envpool/Pong"):
+            make_env(env)
 
 
 def test_presets_go_by_the_bare_id():
@@ -137,90 +144,13 @@ def test_bytes_stay_bytes_until_the_network():
     assert len(np.unique(result.states.phase.obs)) > 100
 
 
-def played(mode: str, steps: int, rollouts: int, **overrides: Any) -> tuple[Config, Any, Finished]:
-    """The last of some rollouts of two environments that are reset in this way."""
-    config = Config(
-        env="host_envs:Clock-v0", num_envs=2, num_steps=steps, num_minibatches=1, total_timesteps=1000,
-        hidden_sizes=(4,), autoreset=mode, **overrides,
-    )  # fmt: skip
-    env = env_of(config)
-    networks = make_networks(config, env.obs_shape, env.action_space, 0)
-    collector = Collector(env, config, np.array([7]), 30.0)
-    actor = Actor(scripted, lambda obs: value(networks, MOMENTS, jnp.float32(10.0), jnp.asarray(obs)))
-    judge = jax.jit(partial(finish, False, env, networks, MOMENTS, 10.0))
-    carry = collector.open(jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, 2, 7)), 0, print)
-    for i in range(rollouts):
-        before = underway(carry)
-        carry, rollout = collector.wait(collector.start(carry, actor, [jax.random.key(0)], i))
-        found = judge(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (before, rollout)))
-        left = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found.underway)
-        sums = dict(episode_return=left.episode_return, episode_length=left.episode_length, counts=left.counts)
-        carry = replaced(carry, state=replaced(carry.state, over=left.over), **sums)
-    collector.close()
-    return config, networks, found
-
-
-def scripted(key: Any, obs: np.ndarray) -> Any:
-    """Acts by what it sees alone, and thinks something of each state."""
-    action = (np.round(obs[..., 0] * 7 + obs[..., 1] * 100) % 2).astype(np.int32)
-    return key, (action, action, Categorical(jnp.stack([obs[..., 0], 2 * obs[..., 1]], axis=-1)))
-
-
-SETTINGS: dict[str, Any] = {
-    "plain": {},
-    "trajectory": dict(aggregation="trajectory", advantage_norm="none"),
-    "normalised": dict(normalize_rewards=True, advantage_norm="ewma", aggregation="trajectory-mean"),
-}
-
-
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize(("real", "rows"), [(12, 14), (10, 12), (7, 8), (3, 3)])
-def test_the_three_modes_teach_the_same(real: int, rows: int, settings: str):
-    """Episodes of 3, 4 and 5 steps, the second one cut off. In mode next-step a row between two episodes is none: of 14
-    rows 12 are steps. Advantages, targets, weights, moments and the gradient are those of the 12 steps without it."""
-    found = {}
-    for mode in MODES:
-        steps = rows if mode == "next-step" else real
-        config, networks, finished = played(mode, steps, 1, **SETTINGS[settings])
-        segment = finished.segment
-        scale = RewardScale.empty(2) if config.normalize_rewards else None
-        batch, scale, moments, metrics = prepare(
-            config, segment, networks.policy, scale, Moments.empty(), config.hypers
-        )
-        loss = jax.grad(total_loss, argnums=3, has_aux=True)
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
-        gradient, losses = loss(config, "joint", flat, networks, None, config.hypers)
-        valid = np.ones((real, 2), bool) if segment.valid is None else np.asarray(segment.valid)
-        assert valid.sum() == 2 * real
-        rows_of = {n: np.asarray(getattr(batch, n))[valid] for n in ("obs", "action", "advantage", "target", "value")}
-        rows_of["weight"] = np.asarray(batch.weight)[valid] / batch.weight.size
-        rows_of["next_value"] = np.where(segment.terminated, 0.0, segment.next_value)[valid]
-        found[mode] = jax.tree.leaves(
-            (rows_of, gradient, losses, metrics, moments, scale, finished.obs_moments, finished.episodes)
-        )
-    for mode in MODES[1:]:
-        for ours, theirs in zip(found["disabled"], found[mode], strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
-
-
-def test_where_an_episode_is_cut_off_its_last_observation_is_valued():
-    """The second episode, of 4 steps, is cut off after the observation with clock 3: the one it led to has clock 4."""
-    for mode in MODES:
-        _, networks, finished = played(mode, 9, 1)
-        row, segment = 7 if mode == "next-step" else 6, finished.segment
-        assert np.asarray(segment.truncated)[row].all()
-        assert not np.asarray(segment.terminated)[row].any()
-        final = segment.obs[row] + jnp.array([1.0, 0.0]) / (jnp.sqrt(MOMENTS.variance) + 1e-8)
-        np.testing.assert_allclose(segment.next_value[row], networks.value(final), rtol=1e-4)
-
-
-def test_a_row_that_fills_in_at_the_beginning_of_a_rollout_is_known_to_be_none():
-    """Rollouts of 3 rows: the first is the episode of 3 steps, so the second begins with the row of its reset."""
-    _, _, second = played("next-step", 3, 2)
-    np.testing.assert_array_equal(second.segment.valid, [[False] * 2, [True] * 2, [True] * 2])
-    _, _, third = played("next-step", 3, 3)  # two more steps of the episode of 4, then the next reset
-    np.testing.assert_array_equal(third.segment.valid, [[True] * 2, [True] * 2, [False] * 2])
-    np.testing.assert_array_equal([third.episodes.count, third.episodes.length_sum], [2, 8])
+def test_gymnasium_may_warn_again_when_environments_run():
+    """Its logger is silent while faults of workers are raised and copies are made, and not a moment longer."""
+    level = gymnasium.logger.min_level
+    vector = make_env("host_envs:Walk-v0").open([1, 2])
+    vector.reset([1, 2], np.ones(2, bool))
+    vector.close()
+    assert gymnasium.logger.min_level == level <= gymnasium.logger.WARN
 
 
 def test_every_episode_has_a_seed_of_its_own():
@@ -233,11 +163,8 @@ def bits(states: Any) -> dict[str, bytes]:
     return {name: leaf.tobytes() for name, leaf in flatten(states).items()}
 
 
-@pytest.mark.parametrize("algo", ["ppo", "ppg-ewma", "reinforce"])
-@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize(("algo", "staleness"), [("ppo", 0), ("ppg-ewma", 1), ("reinforce", 0)])
 def test_same_seed_same_bits(algo: str, staleness: int):
-    if staleness and algo == "reinforce":
-        pytest.skip("has no ratio")
     sizes = dict(num_steps=40, total_timesteps=160 * 3) if algo == "reinforce" else {}
     sizes |= dict(total_timesteps=32 * (3 + staleness)) if algo == "ppg-ewma" else {}
     config = tiny(algo, "host_envs:Walk-v0", staleness=staleness, normalize_observations=True, **sizes)
@@ -245,27 +172,14 @@ def test_same_seed_same_bits(algo: str, staleness: int):
     assert bits(one.states) == bits(again.states)
     weights = flatten(one.states)["learner/networks/policy/head/weight"]
     assert not np.array_equal(weights[0], weights[1])
-    alone = train(config, seed=1)
+
+
+def test_a_seed_in_a_group_meets_what_it_meets_alone():
+    config = tiny("ppo", "host_envs:Walk-v0", normalize_observations=True)
+    group, alone = train(config, num_seeds=2), train(config, seed=1)
     for name in ("charts/episodic_length", "losses/entropy"):
-        rows = one.metrics["seed"] == 1
-        np.testing.assert_allclose(alone.metrics[name][0], one.metrics[name][rows][0], rtol=1e-3)
-
-
-def test_halves_that_step_by_turns_give_the_bits_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch):
-    """In processes of their own the two halves overlap; without overlap, and again, nothing changes."""
-    config = tiny("ppo", "host_envs:Walk-v0", vectorization="async", total_timesteps=32 * 3)
-    states, hypers = initial_states(config, [0])
-
-    def run(overlap: bool) -> Any:
-        program = HostProgram(config, states, hypers, 1, overlap)
-        try:
-            return program(program.begin(states, 0, print, 30.0), hypers, 0, 3)
-        finally:
-            program.end()
-
-    first, second, one_by_one = run(True), run(True), run(False)
-    assert bits(first.states) == bits(second.states) == bits(one_by_one.states)
-    np.testing.assert_array_equal(first.table, one_by_one.table)
+        rows = group.metrics["seed"] == 1
+        np.testing.assert_allclose(alone.metrics[name][0], group.metrics[name][rows][0], rtol=1e-3)
 
 
 def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):

@@ -98,6 +98,7 @@ def play_outside(
     half = None
     try:
         half = Half.open(env, slice(0, lanes), np.full(seeds, seed), episode)
+        half.reset(episode, np.ones_like(over))
         while (episode < shares).any():
             half.send(np.asarray(act(policies, jax.random.fold_in(key, time), half.obs)))
             moved = half.receive()

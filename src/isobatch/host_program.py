@@ -6,6 +6,7 @@ either of them needs is fixed before it starts, so the results are those of one 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from isobatch.hosts.interface import HostEnvironment
 from isobatch.hosts.rollout import Finished, Rollout, Underway, act, finish, replaced, value
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic, Policy
+from isobatch.parsing import JsonMapping
 from isobatch.rollout import EnvCarry, Segment
 from isobatch.staleness import due, put
 from isobatch.state import Learning, TrainState
@@ -124,6 +126,13 @@ def split_keys(halves: int, key: Array) -> tuple[Keys, Array]:
     return keys, jax.random.split(keys.rollout, halves)
 
 
+def structure(config: Config, env: HostEnvironment) -> tuple:
+    """What compiled functions depend on: environments that look alike share them, whatever they are called."""
+    nameless = dataclasses.replace(config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync")
+    looks = (env.obs_shape, env.obs_dtype, env.action_space, env.max_steps, env.autoreset, env.in_parallel)
+    return nameless, looks
+
+
 _PARTS: dict[tuple, Parts] = {}
 
 
@@ -134,7 +143,7 @@ class HostProgram:
         self, config: Config, states: TrainState, hypers: Hypers, log_interval: int, overlap: bool = True
     ) -> None:
         env = env_of(config)
-        key = (config.static, states.iteration.shape[0])
+        key = (structure(config, env), states.iteration.shape[0])
         if key not in _PARTS:
             _PARTS[key] = Parts(config.static, env, states, hypers)
         self.parts, self.config, self.env = _PARTS[key], config, env
@@ -192,6 +201,8 @@ class HostProgram:
         number = jnp.int32(iteration)
         actor = Actor(partial(parts.act, networks.policy, moments, clip), partial(parts.value, networks, moments, clip))
         running = collector.start(states.envs, actor, list(jnp.unstack(half_keys, axis=1)), iteration)
+        if not self.overlap:
+            collector.wait(running)
         if states.queue is None:
             envs, finished = self.finished(networks, moments, clip, *collector.wait(running))
             learned = self.learn(states, finished.segment, hypers, number, keys)

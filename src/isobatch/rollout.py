@@ -56,7 +56,8 @@ class Segment(eqx.Module):
     value: Float[Array, "T N"]
     next_value: Float[Array, "T N"]
     time_limit: int = eqx.field(static=True)  # of the environment's episodes
-    # Rows that are steps. The others fill the place of a reset, and nothing may be learned from them; None: all are.
+    # Rows that are steps. The others fill the place of a reset, have no reward, and nothing may be learned from them.
+    # None: all are steps.
     valid: Bool[Array, "T N"] | None = None
 
 

@@ -39,6 +39,5 @@ def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers
 
     gradients = jax.lax.map(gradient, jax.tree.map(split, batch))
     small, big = jnp.mean(jnp.sum(gradients**2, axis=1)), optax.tree.norm(jnp.mean(gradients, axis=0), squared=True)
-    samples = config.geometry.iteration_batch
-    signal, trace = two_batch_sizes(small, big, samples / parts, samples)
-    return {"noise/signal": signal, "noise/trace": trace}
+    signal, of_a_part = two_batch_sizes(small, big, 1, parts)
+    return {"noise/signal": signal, "noise/trace": of_a_part * jnp.sum(batch.used) / parts}

@@ -110,6 +110,11 @@ def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment
             importlib.import_module(module)
         except ImportError as error:
             raise UsageError(f"env={env_id!r} names a module that cannot be imported: {error}.") from None
+    elif not is_registered(name) and name.startswith("ALE/"):
+        raise UsageError(
+            f"env={env_id!r} is an Atari game of the package ale-py: pip install ale-py, and use env='ale_py:{name}', "
+            f"or env='envpool/{name.removeprefix('ALE/')}'."
+        )
     elif not is_registered(name):
         known = host_ids() if name != env_id else [*env_ids(), *gymnasium_ids(), *host_ids()]
         close = near_matches(env_id, known)

@@ -45,7 +45,6 @@ class Collector:
         self._time_limit, self._overlap = time_limit, overlap
         self._halves: list[Half] = []
         self._step = 0  # of the run, and of each environment
-        self._stuck: Half | None = None  # the half that is waited for
         self._given_up = False
 
     def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
@@ -62,6 +61,7 @@ class Collector:
     def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
         for columns in columns_of(self.env, self.config.num_envs):
             self._halves.append(Half.open(self.env, columns, self.seeds, carry.state.episode))
+            self._halves[-1].reset(carry.state.episode, np.ones_like(carry.counts))
             beat()
         if not (iteration and self._replays):
             return carry
@@ -103,13 +103,13 @@ class Collector:
         buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs))
 
         def act(i: int, t: int) -> None:
-            half = self._stuck = self._halves[i]
+            half = self._halves[i]
             buffers.obs[:, t, half.columns] = half.obs
             keys[i], chosen = actor.act(keys[i], half.obs)
             half.send(buffers.store(chosen, t, half.columns))
 
         def receive(i: int, t: int) -> None:
-            half = self._stuck = self._halves[i]
+            half = self._halves[i]
             self._step = first_step + t
             moved = half.receive()
             beat()
@@ -171,6 +171,10 @@ class Collector:
             s, n = (int(i) for i in np.argwhere(bad[:, t])[0])
             self._step = first_step + t - earlier
             raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, n)))
+        for s, t, n, obs in buffers.finals:
+            if not np.isfinite(obs).all():
+                self._step = first_step + t
+                raise RunError(self._sentence("showed an observation that is not a finite number", (s, n)))
 
     def _wait(self, watched: Watched, limit: float) -> Any:
         try:
@@ -178,14 +182,17 @@ class Collector:
         except HangError:
             self._given_up = True
             what = f"did not answer within {limit:g} seconds (env_timeout)"
-            places = self._stuck.vector.suspects() if self._stuck else []
+            places = [half.place(i) for half in self._awaited() for i in half.vector.suspects()]
         except KeyboardInterrupt:  # in the middle of a step, which nobody will wait for
             self._given_up = True
             raise
         except FaultError as fault:
-            what, places = fault.what, [] if fault.place is None else [fault.place]
-        place = self._stuck.place(places[0]) if places and self._stuck else None
-        raise RunError(self._sentence(what, place))
+            what = fault.what
+            places = [half.place(fault.place) for half in self._awaited() if fault.place is not None]
+        raise RunError(self._sentence(what, places[0] if places else None))
+
+    def _awaited(self) -> list[Half]:
+        return [half for half in self._halves if half.awaited]
 
     def _sentence(self, what: str, place: tuple[int, int] | None) -> str:
         of_seed = f" of seed {self.seeds[place[0]]}" if place and len(self.seeds) > 1 else ""
@@ -204,7 +211,7 @@ class Buffers:
         self._shape = shape
         self._chosen: list[np.ndarray] = []  # made when their shapes are known
         self._structure: Any = None
-        self._finals: list[tuple[int, int, int, np.ndarray]] = []
+        self.finals: list[tuple[int, int, int, np.ndarray]] = []  # seed, step, environment, observation
 
     def store(self, chosen: Any, t: int, columns: slice) -> np.ndarray:
         """Keep (actions, actions to send, distribution) of a step, and return those to send."""
@@ -222,17 +229,18 @@ class Buffers:
         return jax.tree.unflatten(self._structure, self._chosen)
 
     def keep_finals(self, half: Half, moved: Moved, t: int) -> None:
-        """The observations that time limits cut episodes off at."""
-        for s, n in np.argwhere(moved.truncated & ~moved.terminated):
+        """The observations that episodes ended with, which are in no row."""
+        for s, n in np.argwhere(moved.terminated | moved.truncated):
             place = int(s) * moved.truncated.shape[1] + int(n)
             obs = moved.final[place] if moved.final else moved.obs[s, n].copy()
-            self._finals.append((int(s), t, half.columns.start + int(n), obs))
+            self.finals.append((int(s), t, half.columns.start + int(n), obs))
 
     def final_values(self, value: Callable[[np.ndarray], Any]) -> Any:
-        """Their values at their places, N of each seed at a time; 0 elsewhere."""
+        """Their values where time limits cut episodes off, N of each seed at a time; 0 elsewhere."""
         seeds, _, width = self._shape
         values = np.zeros(self._shape, np.float32)
-        waiting = [[f for f in self._finals if f[0] == s] for s in range(seeds)]
+        cut = self.truncated & ~self.terminated
+        waiting = [[final for final in self.finals if final[0] == s and cut[final[:3]]] for s in range(seeds)]
         while any(waiting):
             packed = np.zeros((seeds, width, *self.obs.shape[3:]), self.obs.dtype)
             now, waiting = [w[:width] for w in waiting], [w[width:] for w in waiting]

@@ -5,9 +5,12 @@ Worker processes import this module and nothing that imports JAX.
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import signal
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -19,33 +22,60 @@ class GuardError(RunError):
     """What an environment did wrong, in words."""
 
 
-class Guard(gymnasium.Wrapper):
-    """Raises `GuardError` where the environment raises, or shows something else than it promised."""
+class Recipe(NamedTuple):
+    """How an environment is made, and what the first one that was made promised."""
 
-    def __init__(self, env: gymnasium.Env, place: int, running: list[int]) -> None:
-        super().__init__(env)
+    env_id: str
+    kwargs: dict[str, Any]
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+
+    def make(self) -> gymnasium.Env:
+        with silent_logger():  # what there is to warn of was said of the first one
+            return gymnasium.make(self.env_id, disable_env_checker=True, **self.kwargs)
+
+
+class Guard(gymnasium.Env):
+    """Raises `GuardError` where the environment raises, or shows something else than it promised.
+
+    The environment is made at the first reset, not before: then it is known which one fails, hangs or dies over it.
+    """
+
+    def __init__(self, recipe: Recipe, place: int, running: list[int]) -> None:
+        self.observation_space, self.action_space = recipe.observation_space, recipe.action_space
+        self.metadata = {}  # of its own: a vector writes into it
         self.place, self.running = place, running
-        space = env.observation_space
+        self._recipe = recipe
+        self._env: Any = None
+        space = recipe.observation_space
         self._shape = space.shape if isinstance(space, gymnasium.spaces.Box) else None
 
     def reset(self, **kwargs: Any) -> Any:
         self.running[0] = self.place
+        call = "make"
         try:
-            obs, info = self.env.reset(**kwargs)
+            self._env = self._env or self._recipe.make()
+            call = "reset"
+            obs, info = self._env.reset(**kwargs)
         except Exception as error:
-            raise GuardError(words("reset", self.place, error)) from error
+            raise GuardError(words(call, self.place, error)) from error
         self._check(obs)
         return obs, info
 
     def step(self, action: Any) -> Any:
         self.running[0] = self.place
         try:
-            moved = self.env.step(action)
-            obs, reward, terminated, truncated, info = moved
+            obs, reward, terminated, truncated, info = self._env.step(action)
         except Exception as error:
             raise GuardError(words("step", self.place, error)) from error
         self._check(obs)
+        if terminated or truncated:  # some show the same array again and again, and a reset would overwrite it
+            obs = copy.deepcopy(obs)
         return obs, reward, terminated, truncated, info
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
 
     def _check(self, obs: Any) -> None:
         if self._shape is not None:
@@ -53,7 +83,7 @@ class Guard(gymnasium.Wrapper):
                 raise GuardError(
                     f"{self.place}|showed an observation of shape {np.shape(obs)}, having promised {self._shape}"
                 )
-        elif not self.env.observation_space.contains(obs):
+        elif not self.observation_space.contains(obs):
             raise GuardError(f"{self.place}|showed an observation that is not in the space it promised")
 
 
@@ -62,8 +92,19 @@ def words(call: str, place: int, error: Exception) -> str:
     return f"{place}|raised {type(error).__name__} in {call}()" + (f": {text[0]}" if text else "")
 
 
-def make_one(env_id: str, kwargs: dict[str, Any], place: int, running: list[int]) -> gymnasium.Env:
-    """The environment at this place of its vector."""
+@contextmanager
+def silent_logger() -> Iterator[None]:
+    """Without the warnings of Gymnasium, among them the tracebacks of its workers."""
+    level = gymnasium.logger.min_level
+    gymnasium.logger.min_level = gymnasium.logger.ERROR + 10
+    try:
+        yield
+    finally:
+        gymnasium.logger.min_level = level
+
+
+def guarded(recipe: Recipe, place: int, running: list[int]) -> Guard:
+    """The environment at this place of its vector; `running` is told whose turn it is."""
     if multiprocessing.parent_process() is not None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
-    return Guard(gymnasium.make(env_id, disable_env_checker=True, **kwargs), place, running)
+    return Guard(recipe, place, running)

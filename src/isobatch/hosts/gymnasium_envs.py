@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from multiprocessing import connection
 from typing import Any
 
 import gymnasium
@@ -13,7 +14,7 @@ from gymnasium.vector.async_vector_env import AsyncState
 
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError
-from isobatch.hosts.guard import GuardError, make_one
+from isobatch.hosts.guard import GuardError, Recipe, guarded, silent_logger
 from isobatch.hosts.interface import FaultError, Moved
 from isobatch.hosts.spaces import Actions, Observations, batched
 
@@ -43,6 +44,7 @@ class GymnasiumEnvironment:
         self._async = settings.vectorization == "async"
         self.autoreset = settings.autoreset
         one = made(env_id, self.kwargs)
+        self._recipe = Recipe(env_id, self.kwargs, one.observation_space, one.action_space)
         self.observations = Observations(env_id, one.observation_space)
         self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
         self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
@@ -62,19 +64,26 @@ class GymnasiumEnvironment:
 
     def open(self, seeds: list[int]) -> GymnasiumVector:
         running = [0]
-        makers = [partial(make_one, self.env_id, self.kwargs, place, running) for place in range(len(seeds))]
+        makers = [partial(guarded, self._recipe, place, running) for place in range(len(seeds))]
         mode = MODES[self.autoreset]
-        gymnasium.logger.min_level = gymnasium.logger.ERROR + 10  # it prints the tracebacks of its workers
         try:
             # Not forked: JAX has threads, and a fork of a process with threads may never wake up.
             vector: Any = (
-                AsyncVectorEnv(makers, copy=False, context="forkserver", autoreset_mode=mode)
+                Workers(makers, copy=False, context="forkserver", autoreset_mode=mode)
                 if self._async
                 else SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
             )
         except Exception as error:
-            raise FaultError(f"could not be made ({type(error).__name__}: {first_line(error)})") from None
+            raise FaultError(f"could not be started ({type(error).__name__}: {first_line(error)})") from None
         return GymnasiumVector(vector, running, self.observations, self.actions)
+
+
+class Workers(AsyncVectorEnv):
+    """Prints no tracebacks of its workers: what went wrong is said in one sentence."""
+
+    def _raise_if_errors(self, successes: Any) -> None:
+        with silent_logger():
+            super()._raise_if_errors(successes)
 
 
 class GymnasiumVector:
@@ -125,13 +134,20 @@ class GymnasiumVector:
         if isinstance(error, GuardError):
             place, _, what = str(error).partition("|")
             return FaultError(what, int(place))
-        dead = [i for i, p in enumerate(self._vector.processes) if not p.is_alive()] if self._async else []
+        dead = self._dead(error) if self._async else []
         if dead:
             code = self._vector.processes[dead[0]].exitcode
             return FaultError(f"died: its process ended with code {code}", dead[0])
         return FaultError(
             f"failed ({type(error).__name__}: {first_line(error)})", None if self._async else self._running[0]
         )
+
+    def _dead(self, error: Exception) -> list[int]:
+        """Places whose process has ended."""
+        processes = self._vector.processes
+        if isinstance(error, EOFError | OSError):  # the end of a pipe comes a moment before that of its process
+            connection.wait([process.sentinel for process in processes], timeout=2.0)
+        return [place for place, process in enumerate(processes) if not process.is_alive()]
 
     def close(self) -> None:
         try:

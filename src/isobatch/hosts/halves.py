@@ -28,28 +28,33 @@ class Half:
     columns: slice
     seeds: np.ndarray  # [S], of the runs
     obs: np.ndarray  # [S, n, ...], to act on next
+    awaited: bool = False  # while an answer is waited for; also when there will be none
 
     @classmethod
     def open(cls, env: HostEnvironment, columns: slice, seeds: np.ndarray, episode: np.ndarray) -> Half:
-        """Start the environments with these episodes [S, N]."""
-        everyone = np.ones_like(episode, bool)
-        half = cls(env.open(episode_seeds(seeds, columns, episode, everyone)), columns, seeds, np.empty(0))
-        half.reset(episode, everyone)
-        return half
+        """Environments for these episodes [S, N], which a reset begins."""
+        first = episode_seeds(seeds, columns, episode, np.ones_like(episode, bool))
+        return cls(env.open(first), columns, seeds, np.empty(0))
 
     def reset(self, episode: np.ndarray, which: np.ndarray) -> None:
         """Begin these episodes [S, N] in the environments that `which` [S, N] names."""
         mine = which[:, self.columns].reshape(-1)
         if mine.any():
+            self.awaited = True
             self.obs = self.by_seed(self.vector.reset(episode_seeds(self.seeds, self.columns, episode, which), mine))
+            self.awaited = False
 
     def send(self, actions: np.ndarray) -> None:
         """Actions [S, n, ...]."""
+        self.awaited = True
         self.vector.send(actions.reshape(-1, *actions.shape[2:]))
+        self.awaited = False
 
     def receive(self) -> Moved:
         """Where the actions led; arrays [S, n, ...]."""
+        self.awaited = True
         moved = self.vector.receive()
+        self.awaited = False
         self.obs = self.by_seed(moved.obs)
         reward, terminated, truncated = (self.by_seed(x) for x in (moved.reward, moved.terminated, moved.truncated))
         return Moved(self.obs, reward, terminated, truncated, moved.final)

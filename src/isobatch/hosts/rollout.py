@@ -132,13 +132,14 @@ def finish(
     obs = see(rollout.obs)
     values = values_of(networks, jnp.concatenate([obs, see(rollout.last_obs)[None]]))
     done = rollout.terminated | rollout.truncated
-    valid, next_value = None, values[1:]
+    valid, next_value, reward = None, values[1:], rollout.reward
     over = jnp.zeros_like(before.over)
     if env.autoreset == "next-step":  # the observation after the end of an episode is the one it ended with
         valid, over = ~jnp.concatenate([before.over[None], done[:-1]]), done[-1]
+        reward = jnp.where(valid, reward, 0.0)
     else:
         next_value = jnp.where(rollout.truncated & ~rollout.terminated, rollout.final_value, next_value)
-    ended, after = count_episodes(before, rollout.reward, done, jnp.ones_like(done) if valid is None else valid)
+    ended, after = count_episodes(before, reward, done, jnp.ones_like(done) if valid is None else valid)
     counted = ended[0]
     if whole_episodes:
         counted = counted & complete_episodes(done, env.max_steps, valid)[1]
@@ -148,7 +149,7 @@ def finish(
         action=rollout.action,
         behavior=rollout.behavior,
         log_prob=rollout.behavior.log_prob(rollout.action),
-        reward=rollout.reward,
+        reward=reward,
         terminated=rollout.terminated,
         truncated=rollout.truncated,
         value=values[:-1],
