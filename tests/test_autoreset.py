@@ -17,7 +17,8 @@ from isobatch.envs import env_of
 from isobatch.host_program import underway
 from isobatch.hosts.collector import Actor, Collector
 from isobatch.hosts.interface import episode_seed
-from isobatch.hosts.rollout import Finished, finish, host_carry, replaced, value
+from isobatch.hosts.packing import Packing, packed
+from isobatch.hosts.rollout import Choice, Finished, finish, host_carry, replaced, value
 from isobatch.moments import Moments, RewardScale
 from isobatch.networks import ActorCritic, make_networks
 
@@ -35,7 +36,12 @@ def choice(obs: np.ndarray) -> np.ndarray:
 
 def scripted(key: Any, obs: np.ndarray) -> Any:
     """The same as an actor, which thinks something of each state."""
-    return key, (choice(obs), choice(obs), Categorical(jnp.stack([obs[..., 0], 2 * obs[..., 1]], axis=-1)))
+    return key, packed(thoughts(obs[0]))[None]
+
+
+def thoughts(obs: Any) -> Choice:
+    action = jnp.asarray(choice(obs))
+    return Choice(action, action, Categorical(jnp.stack([obs[..., 0], 2 * obs[..., 1]], axis=-1)), None)
 
 
 def settings(mode: str, steps: int, **overrides: Any) -> Config:
@@ -54,7 +60,9 @@ def played(config: Config, networks: ActorCritic, rollouts: int) -> list[Finishe
     """Some rollouts of two environments, as a run makes them."""
     env = env_of(config)
     collector = Collector(env, config, np.array([RUN_SEED]), 30.0)
-    actor = Actor(scripted, lambda obs: value(networks, MOMENTS, jnp.float32(CLIP), jnp.asarray(obs)))
+    shown = np.zeros((ENVS, *env.obs_shape), np.float32)
+    judged = partial(value, networks, MOMENTS, jnp.float32(CLIP))
+    actor = Actor(scripted, lambda obs: judged(jnp.asarray(obs)), Packing(thoughts(shown)))
     judge = jax.jit(partial(finish, False, env, networks, MOMENTS, CLIP))
     carry = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, ENVS, RUN_SEED))
     carry, found = collector.open(carry, 0, print), []

@@ -24,9 +24,10 @@ from isobatch.errors import RunError
 from isobatch.hosts.collector import Actor, Collector
 from isobatch.hosts.halves import columns_of
 from isobatch.hosts.interface import HostEnvironment
-from isobatch.hosts.rollout import Finished, Rollout, Underway, act, finish, replaced, value
+from isobatch.hosts.packing import Packing, packed
+from isobatch.hosts.rollout import Choice, Finished, Rollout, Underway, act, finish, replaced, value
 from isobatch.moments import Moments
-from isobatch.networks import ActorCritic, Policy
+from isobatch.networks import ActorCritic
 from isobatch.parsing import JsonMapping
 from isobatch.rollout import EnvCarry, Segment
 from isobatch.staleness import due, put
@@ -56,12 +57,14 @@ class Parts:
         self.keys = built(jax.vmap(partial(split_keys, len(halves))), states.key)
         keys, half_keys = jax.eval_shape(jax.vmap(partial(split_keys, len(halves))), states.key)
         one_key = jax.eval_shape(lambda k: k[:, 0], half_keys)
-        acting = (networks.policy, moments, clip, one_key)
+        # Flat: to take networks apart at every step would take as long as to compute with small ones.
+        leaves, self._acting = jax.tree.flatten((networks, moments, clip))
         # The halves are equal: one program serves both.
-        self.act = built(jax.vmap(self._act), *acting, raw(halves[0].stop))
+        self.act = built(self._act, leaves, one_key, raw(halves[0].stop))
         self.value = built(jax.vmap(value), networks, moments, clip, raw(width))
-        _, (action, _, behavior) = jax.eval_shape(jax.vmap(self._act), *acting, raw(width))
-        rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), action, behavior)
+        choice = jax.eval_shape(self._choose, leaves, one_key, raw(width))[1]
+        self.packing = Packing(jax.eval_shape(lambda c: jax.tree.map(lambda leaf: leaf[0], c), choice))
+        rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), choice)
         finish_all = jax.vmap(partial(finish, config.complete_episodes, env))
         self.finish = built(finish_all, networks, moments, clip, underway(states.envs), rollout)
         segment = jax.eval_shape(finish_all, networks, moments, clip, underway(states.envs), rollout).segment
@@ -77,9 +80,13 @@ class Parts:
             self.due = built(take, states.queue, number)
             self.put = built(store, states.queue, segment, number, donate=0)
 
-    def _act(self, policy: Policy, moments: Moments | None, clip: Array, key: Array, obs: Array) -> tuple[Array, Any]:
-        key, *chosen = act(self.env, policy, moments, clip, key, obs)
-        return key, tuple(chosen)
+    def _choose(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Choice]:
+        networks, moments, clip = jax.tree.unflatten(self._acting, leaves)
+        return jax.vmap(partial(act, self.env))(networks, moments, clip, keys, obs)
+
+    def _act(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Array]:
+        keys, choice = self._choose(leaves, keys, obs)
+        return keys, jax.vmap(packed)(choice)
 
     def _learn(
         self, learner: Any, others: Any, phase: Any, segment: Segment, hypers: Hypers, iteration: Array, keys: Keys
@@ -103,7 +110,7 @@ def built(function: Callable[..., Any], *args: Any, donate: int | tuple[int, ...
     return jax.jit(function, donate_argnums=donate).lower(*args).compile(compiler_options=options)
 
 
-def rollout_shapes(steps: int, obs: Any, last_obs: Any, action: Any, behavior: Any) -> Any:
+def rollout_shapes(steps: int, obs: Any, last_obs: Any, choice: Choice) -> Any:
     """A rollout of shapes and types [S, T, N, ...], from those of one step [S, N, ...]."""
 
     def over_time(leaf: Any) -> Any:
@@ -112,8 +119,8 @@ def rollout_shapes(steps: int, obs: Any, last_obs: Any, action: Any, behavior: A
     shape = obs.shape[:3]
     numbers: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
     flags: Any = jax.ShapeDtypeStruct(shape, bool)
-    thought = jax.tree.map(over_time, behavior)
-    return Rollout(obs, last_obs, over_time(action), thought, numbers, flags, flags, numbers)
+    whole: Choice = jax.tree.map(over_time, choice)
+    return Rollout(obs, last_obs, whole.action, whole.behavior, numbers, flags, flags, numbers, whole.value)
 
 
 def underway(envs: EnvCarry) -> Underway:
@@ -123,7 +130,7 @@ def underway(envs: EnvCarry) -> Underway:
 def split_keys(halves: int, key: Array) -> tuple[Keys, Array]:
     """The keys of an iteration, and one for each half of the environments."""
     keys = iteration_keys(key)
-    return keys, jax.random.split(keys.rollout, halves)
+    return keys, jax.random.key_data(jax.random.split(keys.rollout, halves))
 
 
 def structure(config: Config, env: HostEnvironment) -> tuple:
@@ -199,7 +206,8 @@ class HostProgram:
         networks, moments, clip = states.learner.networks, states.obs_moments, hypers.obs_clip
         keys, half_keys = parts.keys(states.key)
         number = jnp.int32(iteration)
-        actor = Actor(partial(parts.act, networks.policy, moments, clip), partial(parts.value, networks, moments, clip))
+        seeing = (networks, moments, clip)
+        actor = Actor(partial(parts.act, jax.tree.leaves(seeing)), partial(parts.value, *seeing), parts.packing)
         running = collector.start(states.envs, actor, list(jnp.unstack(half_keys, axis=1)), iteration)
         if not self.overlap:
             collector.wait(running)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from isobatch.config import Config
 from isobatch.errors import RunError
 from isobatch.hosts.halves import Half, columns_of
 from isobatch.hosts.interface import FaultError, HostEnvironment, Moved
+from isobatch.hosts.packing import Packing
 from isobatch.hosts.replay import new_episodes, remembered, replay
-from isobatch.hosts.rollout import Rollout, replaced
+from isobatch.hosts.rollout import Choice, Rollout, replaced
 from isobatch.hosts.watch import HangError, Watched
 from isobatch.rollout import EnvCarry
 
@@ -30,8 +30,9 @@ Beat = Callable[[], None]
 class Actor(NamedTuple):
     """The policies of all seeds at once, compiled."""
 
-    act: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, (actions, actions to send, distribution)
+    act: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, packed choices [S, n, W]
     value: Callable[..., Any]  # observations [S, N, ...] -> values [S, N]
+    packing: Packing  # of `Choice`
 
 
 class Collector:
@@ -100,13 +101,14 @@ class Collector:
             carry, episode = new_episodes(carry, everyone), episode + 1
             for half in self._halves:
                 half.reset(episode, everyone)
-        buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs))
+        buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs), actor.packing)
 
         def act(i: int, t: int) -> None:
             half = self._halves[i]
             buffers.obs[:, t, half.columns] = half.obs
-            keys[i], chosen = actor.act(keys[i], half.obs)
-            half.send(buffers.store(chosen, t, half.columns))
+            keys[i], words = actor.act(keys[i], half.obs)
+            choice = buffers.choices[:, t, half.columns] = np.asarray(words)
+            half.send(actor.packing.first(choice))
 
         def receive(i: int, t: int) -> None:
             half = self._halves[i]
@@ -140,19 +142,20 @@ class Collector:
             raise
         self._check_numbers(buffers, first_step, steps)
         obs: Any = self._observations()
-        action, sent, behavior = buffers.chosen
+        choice: Choice = actor.packing.unpacked(buffers.choices)
         rollout = Rollout(
             obs=buffers.obs,
             last_obs=obs,
-            action=action,
-            behavior=behavior,
+            action=choice.action,
+            behavior=choice.behavior,
             reward=buffers.reward,
             terminated=buffers.terminated,
             truncated=buffers.truncated,
             final_value=buffers.final_values(actor.value),
+            value=choice.value,
         )
         done = buffers.terminated | buffers.truncated
-        actions = remembered(carry, sent, done) if self._replays else carry.state.actions
+        actions = remembered(carry, np.asarray(choice.sent), done) if self._replays else carry.state.actions
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
 
@@ -203,30 +206,14 @@ class Collector:
 class Buffers:
     """What is kept of each step, [S, T, N, ...]; anew for each rollout, since a compiled program may share them."""
 
-    def __init__(self, env: HostEnvironment, shape: tuple[int, int, int]) -> None:
+    def __init__(self, env: HostEnvironment, shape: tuple[int, int, int], packing: Packing) -> None:
         self.obs: Any = np.zeros((*shape, *env.obs_shape), env.obs_dtype)
         self.reward: Any = np.zeros(shape, np.float32)
         self.terminated: Any = np.zeros(shape, bool)
         self.truncated: Any = np.zeros(shape, bool)
+        self.choices: Any = np.zeros((*shape, packing.width), np.uint32)
         self._shape = shape
-        self._chosen: list[np.ndarray] = []  # made when their shapes are known
-        self._structure: Any = None
         self.finals: list[tuple[int, int, int, np.ndarray]] = []  # seed, step, environment, observation
-
-    def store(self, chosen: Any, t: int, columns: slice) -> np.ndarray:
-        """Keep (actions, actions to send, distribution) of a step, and return those to send."""
-        leaves, structure = jax.tree.flatten(chosen)
-        arrays = [np.asarray(leaf) for leaf in leaves]
-        if not self._chosen:
-            self._structure = structure
-            self._chosen = [np.zeros((*self._shape, *array.shape[2:]), array.dtype) for array in arrays]
-        for kept, array in zip(self._chosen, arrays, strict=True):
-            kept[:, t, columns] = array
-        return arrays[1]
-
-    @property
-    def chosen(self) -> Any:
-        return jax.tree.unflatten(self._structure, self._chosen)
 
     def keep_finals(self, half: Half, moved: Moved, t: int) -> None:
         """The observations that episodes ended with, which are in no row."""

@@ -15,9 +15,10 @@ from isobatch.config import Config
 from isobatch.hosts.collector import Actor, Collector
 from isobatch.hosts.halves import columns_of
 from isobatch.hosts.interface import HostEnvironment
+from isobatch.hosts.packing import Packing, packed
 from isobatch.hosts.rollout import Rollout, Underway, act, finish, host_carry, value
 from isobatch.moments import Moments
-from isobatch.networks import ActorCritic, Policy
+from isobatch.networks import ActorCritic
 from isobatch.rollout import Segment
 
 
@@ -47,6 +48,9 @@ class Player:
             total_timesteps=self.steps * self.num_envs,
         )
         self._collector = Collector(env, only_collects, np.array([self._seed]), time_limit)
+        obs = jax.ShapeDtypeStruct((self.num_envs, *env.obs_shape), env.obs_dtype)
+        one_key = jax.random.key_data(self._key)
+        self._packing = Packing(jax.eval_shape(partial(act, env), networks, *self.seeing, one_key, obs)[1])
         self._calls = 0
         self._over: np.ndarray = np.zeros(self.num_envs, bool)
 
@@ -66,10 +70,11 @@ class Player:
 
     def play(self) -> tuple[Rollout, np.ndarray]:
         """T steps, and which environments [N] begin them with a row that fills in for a reset."""
-        keys = jax.random.split(jax.random.fold_in(self._key, self._calls), len(columns_of(self.env, self.num_envs)))
-        actor = Actor(
-            partial(_act, self.env, self.networks.policy, *self.seeing), partial(_value, self.networks, *self.seeing)
-        )
+        halves = columns_of(self.env, self.num_envs)
+        keys = jax.random.key_data(jax.random.split(jax.random.fold_in(self._key, self._calls), len(halves)))
+        seeing = (self.networks, *self.seeing)
+        acting = partial(_act, self.env, *seeing)
+        actor = Actor(acting, partial(_value, *seeing), self._packing)
         running = self._collector.start(self._carry, actor, [key[None] for key in keys], self._calls)
         self._carry, rollout = self._collector.wait(running)
         self._calls += 1
@@ -83,11 +88,11 @@ class Player:
 
 @partial(jax.jit, static_argnums=0)
 def _act(
-    env: HostEnvironment, policy: Policy, moments: Moments | None, clip: Array, keys: Array, obs: Array
-) -> tuple[Array, Any]:
+    env: HostEnvironment, networks: ActorCritic, moments: Moments | None, clip: Array, keys: Array, obs: Array
+) -> tuple[Array, Array]:
     """Of one seed, which has an axis of its own in front."""
-    key, *chosen = act(env, policy, moments, clip, keys[0], obs[0])
-    return jax.tree.map(lambda leaf: leaf[None], (key, tuple(chosen)))
+    key, choice = act(env, networks, moments, clip, keys[0], obs[0])
+    return key[None], packed(choice)[None]
 
 
 @jax.jit

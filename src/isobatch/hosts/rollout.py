@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from isobatch.distributions import Distribution
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space
 from isobatch.hosts.interface import HostEnvironment
 from isobatch.moments import Moments
-from isobatch.networks import ActorCritic, Policy
+from isobatch.networks import ActorCritic
 from isobatch.rollout import EnvCarry, Episodes, Segment, clip_to_bounds, complete_episodes, normalizer, values_of
 
 T = TypeVar("T")
@@ -31,6 +31,15 @@ class HostState(eqx.Module):
     actions: Array  # [L, N, ...], as the environments got them: of each its last `episode_length` belong to its episode
 
 
+class Choice(eqx.Module):
+    """What N environments are told to do, and what the policy thought."""
+
+    sent: Array  # the action as the environments take it: within the bounds
+    action: Array  # as sampled
+    behavior: Distribution
+    value: Float[Array, "N"] | None  # where it has the policy's torso
+
+
 class Rollout(eqx.Module):
     """What happened in T steps of N environments."""
 
@@ -42,6 +51,7 @@ class Rollout(eqx.Module):
     terminated: Bool[Array, "T N"]
     truncated: Bool[Array, "T N"]
     final_value: Float[Array, "T N"]  # of the observation an episode was cut off at; 0 elsewhere
+    value: Float[Array, "T N"] | None = None  # of the observations, if it was found when acting
 
 
 class Underway(eqx.Module):
@@ -99,17 +109,23 @@ def action_dtype(space: Space) -> Any:
 
 def act(
     env: HostEnvironment,
-    policy: Policy,
+    networks: ActorCritic,
     obs_moments: Moments | None,
     obs_clip: Float[Array, ""],
-    key: Key[Array, ""],
+    key: UInt32[Array, "K"],
     obs: Array,
-) -> tuple[Key[Array, ""], Array, Array, Distribution]:
-    """The key for the next step; actions as sampled and as the environments take them; the distribution."""
-    key, now = jax.random.split(key)
-    behavior = policy(normalizer(obs_moments, obs_clip)(obs))
+) -> tuple[UInt32[Array, "K"], Choice]:
+    """The key for the next step, as numbers, and what the policy chooses."""
+    later, now = jax.random.split(jax.random.wrap_key_data(key))
+    see = normalizer(obs_moments, obs_clip)
+    value = None
+    if networks.value_torso is None:  # it comes for nothing
+        behavior, value = networks(see(obs))
+    else:
+        behavior = networks.policy(see(obs))
     action = behavior.sample(now)
-    return key, action, clip_to_bounds(action, env), behavior
+    sent = clip_to_bounds(action, env) if isinstance(env.action_space, Box) else None
+    return jax.random.key_data(later), Choice(action if sent is None else sent, action, behavior, value)
 
 
 def value(
@@ -129,8 +145,11 @@ def finish(
 ) -> Finished:
     """Judge a rollout as `rollout.judge` does, add up its episodes, and let the normaliser learn from it."""
     see = normalizer(obs_moments, obs_clip)
-    obs = see(rollout.obs)
-    values = values_of(networks, jnp.concatenate([obs, see(rollout.last_obs)[None]]))
+    obs, last = see(rollout.obs), see(rollout.last_obs)[None]
+    if rollout.value is None:
+        values = values_of(networks, jnp.concatenate([obs, last]))
+    else:
+        values = jnp.concatenate([rollout.value, networks.value(last)])
     done = rollout.terminated | rollout.truncated
     valid, next_value, reward = None, values[1:], rollout.reward
     over = jnp.zeros_like(before.over)
