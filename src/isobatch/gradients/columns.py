@@ -49,8 +49,9 @@ class Columns:
         self._ended[part] |= (real & done & (place >= self.least)).any(axis=0)
         self.count[part] += real.sum(axis=0)
 
-    def complete(self, part: slice) -> bool:
-        return bool((self._ended[part] | (self.count[part] >= self.most)).all())
+    def missing(self, part: slice) -> Bool[np.ndarray, " N"]:
+        """Which of the environments `part` are still needed."""
+        return ~(self._ended[part] | (self.count[part] >= self.most))
 
     @property
     def segment(self) -> Segment:

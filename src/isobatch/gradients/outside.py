@@ -114,10 +114,12 @@ class Outside:
             with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
                 for first in itertools.count(0, ROWS):
                     rollout, over = player.play()
-                    if first + ROWS > passed[part].min():
+                    if (
+                        columns.missing(part) & (passed[part] < first + ROWS)
+                    ).any():  # else nobody needs the values of its states
                         columns.store(first, player.judged(rollout, over), part)
-                        if columns.complete(part):
-                            break
+                    if not columns.missing(part).any():
+                        break
         return columns
 
     def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> Player:
