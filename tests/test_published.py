@@ -21,6 +21,7 @@ def test_the_papers_settings(name):
     assert (hypers.learning_rate, hypers.beta1, hypers.beta2) == (5e-4, 0.9, 0.999)
     assert (hypers.gamma, hypers.gae_lambda, hypers.ent_coef, hypers.vf_coef) == (0.999, 0.95, 0.01, 0.5)
     assert (config.encoder, config.channels, config.hidden_sizes) == ("impala", (16, 32, 32), (256,))
+    assert (hypers.optimizer_eps, hypers.max_grad_norm) == (1e-8, float("inf"))  # as the reference code
     assert config.normalize_rewards
     assert (config.proximal_policy == "ewma") == name.endswith("-ewma")
     if "ppg" in name:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,13 +22,13 @@ import numpy as np
 from isobatch.config_files import replace_file
 from isobatch.envs import env_of, is_host
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import Estimate
 from isobatch.gradients.inside import Inside
 from isobatch.gradients.options import LabOptions
 from isobatch.gradients.outside import Outside
 from isobatch.gradients.sections import RUN, NotHereError, Policy
 from isobatch.loading import LoadedRun, checkpoint_numbers, load_run
 from isobatch.options import Options
+from isobatch.parsing import plain_json
 
 FORMAT = 7  # of the files; what another version measured is measured again
 Watch = Callable[[str, float], None]
@@ -72,7 +71,7 @@ def diagnose(
             if found is None:
                 inner = partial(_within, watch, name, before, share)
                 try:
-                    found = plain(RUN[section](about, inner))
+                    found = plain_json(RUN[section](about, inner))
                 except NotHereError as error:
                     if options.sections != "all":
                         raise
@@ -113,7 +112,7 @@ def key_of(about: Policy, iteration: int, section: str) -> dict[str, Any]:
     options = dataclasses.asdict(about.options)
     options.pop("sections")
     settings = about.config.to_dict() | {"iteration": iteration, "weights": fingerprint(about)}
-    return {"format": FORMAT, "section": section, "settings": settings, "options": plain(options)}
+    return {"format": FORMAT, "section": section, "settings": settings, "options": plain_json(options)}
 
 
 def fingerprint(about: Policy) -> str:
@@ -144,18 +143,3 @@ def store(path: Path, key: dict[str, Any], found: Any) -> None:
         raise UsageError(
             f"out={str(path.parent)!r} cannot be written ({error.strerror}): name another place."
         ) from None
-
-
-def plain(value: Any) -> Any:
-    """Estimates and arrays as JSON has them; what is not a finite number is null."""
-    if isinstance(value, Estimate):
-        return {name: plain(number) for name, number in dataclasses.asdict(value).items()}
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,8 +1,10 @@
-"""From what people write, in YAML, in a flag or in Python, to the type of a field; or one clear sentence."""
+"""From what people write, in YAML, in a flag or in Python, to the type of a field, or one clear sentence; and back."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import types
 import typing
 from typing import Any, Literal
@@ -39,6 +41,21 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, JsonMapping):
         return value.mapping
     return list(value) if isinstance(value, tuple) else value
+
+
+def plain_json(value: Any) -> Any:
+    """Results as JSON has them: dataclasses as mappings, arrays as lists; what is not a finite number is null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain_json(dataclasses.asdict(value))
+    if isinstance(value, dict):
+        return {str(k): plain_json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_json(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain_json(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def parse_value(name: str, value: Any, kind: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from isobatch.config import Config
 from isobatch.config_files import replace_file
-from isobatch.diagnosis import Say, Watch, diagnose, key_of, plain, policy_of, store, stored
+from isobatch.diagnosis import Say, Watch, diagnose, key_of, policy_of, store, stored
 from isobatch.gradient_plots import draw_all, heatmap, histograms, training_time
 from isobatch.gradients.batches import batch_products
 from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, unit_mean
@@ -25,6 +25,7 @@ from isobatch.gradients.options import LabOptions
 from isobatch.gradients.sections import Policy, batches, sample_cosines
 from isobatch.gradients.variance import direct_variance
 from isobatch.loading import load_run
+from isobatch.parsing import plain_json
 from isobatch.plots import COLORS, new_figure, save_figure
 from isobatch.presets import preset
 from isobatch.trainer import train
@@ -112,7 +113,7 @@ def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Fou
         path = out / f"{iteration:09d}-figures.json"
         made = stored(path, key)
         if made is None:
-            made = plain(_figure_numbers(about, iteration == LATE))
+            made = plain_json(_figure_numbers(about, iteration == LATE))
             store(path, key, made)
         found[str(iteration)] = made
     return found

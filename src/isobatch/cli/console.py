@@ -15,6 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from isobatch.parsing import plain_json
+
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -26,7 +28,7 @@ def say(sentence: str) -> None:
 
 def print_json(result: dict[str, Any]) -> None:
     """Exactly one JSON object on standard output; what is not a number is null."""
-    print(json.dumps(_plain(result), allow_nan=False))
+    print(json.dumps(plain_json(result), allow_nan=False))
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
@@ -119,15 +121,3 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 def number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -33,8 +33,9 @@ class Step(NamedTuple):
     truncated: Bool[Array, ""]  # it was cut off by a time limit: its future has a value
 
 
-@runtime_checkable
-class Environment(Protocol):
+class Described(Protocol):
+    """What networks and buffers need to know of an environment, wherever it steps."""
+
     @property
     def obs_shape(self) -> tuple[int, ...]: ...
 
@@ -48,8 +49,13 @@ class Environment(Protocol):
 
     @property
     def max_steps(self) -> int:
-        """The time limit of an episode."""
+        """The time limit of an episode; 0: none is known, which only environments outside JAX may say."""
         ...
+
+
+@runtime_checkable
+class Environment(Described, Protocol):
+    """An environment that is part of the compiled program."""
 
     def reset(self, key: Key[Array, ""]) -> tuple[State, Array]: ...
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from isobatch.envs.spaces import Space
+from isobatch.envs.interface import Described
 from isobatch.errors import RunError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Vector(Protocol):
 
 
 @runtime_checkable
-class HostEnvironment(Protocol):
+class HostEnvironment(Described, Protocol):
     """An environment that steps outside the compiled program."""
 
     @property
@@ -57,22 +57,6 @@ class HostEnvironment(Protocol):
     @property
     def actions(self) -> Actions:
         """From actions of a policy to those it takes."""
-        ...
-
-    @property
-    def obs_shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def obs_dtype(self) -> str:
-        """How observations are stored: float32, or smaller where that loses nothing (uint8)."""
-        ...
-
-    @property
-    def action_space(self) -> Space: ...
-
-    @property
-    def max_steps(self) -> int:
-        """The time limit of an episode; 0: none is known."""
         ...
 
     @property
