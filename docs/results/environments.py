@@ -2,7 +2,7 @@
 
     python docs/results/environments.py [--only backends|procgen] [--out runs/results]
 
-Runs that are finished are kept; a run that was interrupted goes on. The game of Procgen takes half an hour on two cores.
+Runs that are finished are kept; a run that was interrupted goes on. The game of Procgen takes half an hour on 2 cores.
 """
 
 from __future__ import annotations
