@@ -51,6 +51,7 @@ class Player:
         self._over: np.ndarray = np.zeros(self.num_envs, bool)
 
     def __enter__(self) -> Player:
+        self._compile()
         not_running: Any = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(self.env, self.num_envs, 0))
         try:
             self._carry = self._collector.open(not_running, 0, lambda sentence: None)
@@ -64,13 +65,22 @@ class Player:
     ) -> None:
         self._collector.close()
 
+    def _compile(self) -> None:
+        """Before anybody watches the time that environments take."""
+        actor, obs = self._actor(), np.zeros((1, self.num_envs, *self.env.obs_shape), self.env.obs_dtype)
+        for columns in columns_of(self.env, self.num_envs):
+            actor.act(self._key[None], obs[:, columns])
+        actor.value(obs)
+
+    def _actor(self) -> Actor:
+        return Actor(
+            partial(_act, self.env, self.networks.policy, *self.seeing), partial(_value, self.networks, *self.seeing)
+        )
+
     def play(self) -> tuple[Rollout, np.ndarray]:
         """T steps, and which environments [N] begin them with a row that fills in for a reset."""
         keys = jax.random.split(jax.random.fold_in(self._key, self._calls), len(columns_of(self.env, self.num_envs)))
-        actor = Actor(
-            partial(_act, self.env, self.networks.policy, *self.seeing), partial(_value, self.networks, *self.seeing)
-        )
-        running = self._collector.start(self._carry, actor, [key[None] for key in keys], self._calls)
+        running = self._collector.start(self._carry, self._actor(), [key[None] for key in keys], self._calls)
         self._carry, rollout = self._collector.wait(running)
         self._calls += 1
         over, self._over = self._over, np.asarray(rollout.terminated | rollout.truncated)[0, -1]
