@@ -127,7 +127,7 @@ def test_the_same_policy_on_the_same_task_measures_alike(env: str) -> None:
         here = outside[name]
         spread = np.hypot(there[1:].std(), here[1:].std())
         assert abs(there[0] - here[0]) < 4 * spread, name
-        if name in ("variance", "individual", "signal", "correlation at 1"):
+        if name in ("variance", "individual"):
             assert spread < 0.5 * there[0], name  # the comparison is worth something
 
 

@@ -2,6 +2,7 @@
 
 With a run directory its checkpoints are measured; without one a policy is trained first, with the flags of `train`.
 Results are kept in the run directory, and a diagnosis that was interrupted goes on where it stopped.
+`--preset pendulum-post` makes everything that a blog post shows, and more.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.gradients.options import LabOptions
 from isobatch.options import Options
+from isobatch.published import PUBLISHED
 
 # Settings of a run that may be changed to measure its policy; the others made the policy what it is.
 CHANGEABLE = (
@@ -31,7 +33,6 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "run_dir", type=Path, nargs="?", metavar="RUN", help="directory of a run; without one, train first"
     )
-    parser.add_argument("--preset", metavar="NAME", help="pendulum-post: everything the blog post shows, and more")
     parser.add_argument(
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or iterations separated by commas"
     )
@@ -46,7 +47,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options = LabOptions(**given(args, LabOptions))
-    if args.preset is not None:
+    if getattr(args, "preset", None) not in (None, *PUBLISHED):
         return _post(args, options)
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
@@ -126,7 +127,9 @@ def _train(args: argparse.Namespace) -> Path:
 
 def _post(args: argparse.Namespace, options: LabOptions) -> int:
     if args.preset != "pendulum-post":
-        raise UsageError(f"preset={args.preset!r} is unknown: use pendulum-post.")
+        raise UsageError(
+            f"preset={args.preset!r} is unknown: use pendulum-post, or to train first {', '.join(PUBLISHED)}."
+        )
     ignored = [*given(args, LabOptions, Config, Hypers, Options), *(["run_dir"] if args.run_dir else [])]
     for name in ignored:
         if name != "measure_seed":

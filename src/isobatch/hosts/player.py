@@ -55,6 +55,7 @@ class Player:
         self._over: np.ndarray = np.zeros(self.num_envs, bool)
 
     def __enter__(self) -> Player:
+        self._compile()
         not_running: Any = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(self.env, self.num_envs, 0))
         try:
             self._carry = self._collector.open(not_running, 0, lambda sentence: None)
@@ -68,14 +69,22 @@ class Player:
     ) -> None:
         self._collector.close()
 
+    def _compile(self) -> None:
+        """Before anybody watches the time that environments take."""
+        actor, obs = self._actor(), np.zeros((1, self.num_envs, *self.env.obs_shape), self.env.obs_dtype)
+        for columns in columns_of(self.env, self.num_envs):
+            actor.act(jax.random.key_data(self._key)[None], obs[:, columns])
+        actor.value(obs)
+
+    def _actor(self) -> Actor:
+        seeing = (self.networks, *self.seeing)
+        return Actor(partial(_act, self.env, *seeing), partial(_value, *seeing), self._packing)
+
     def play(self) -> tuple[Rollout, np.ndarray]:
         """T steps, and which environments [N] begin them with a row that fills in for a reset."""
         halves = columns_of(self.env, self.num_envs)
         keys = jax.random.key_data(jax.random.split(jax.random.fold_in(self._key, self._calls), len(halves)))
-        seeing = (self.networks, *self.seeing)
-        acting = partial(_act, self.env, *seeing)
-        actor = Actor(acting, partial(_value, *seeing), self._packing)
-        running = self._collector.start(self._carry, actor, [key[None] for key in keys], self._calls)
+        running = self._collector.start(self._carry, self._actor(), [key[None] for key in keys], self._calls)
         self._carry, rollout = self._collector.wait(running)
         self._calls += 1
         over, self._over = self._over, np.asarray(rollout.terminated | rollout.truncated)[0, -1]
