@@ -272,7 +272,8 @@ def test_the_command_says_what_cannot_be_seen(tmp_path: Path, capsys: pytest.Cap
 def test_what_an_environment_does_wrong_is_said_and_processes_end(
     deed: str, vectorization: str, says: str, tmp_path: Path
 ) -> None:
-    config = tiny("ppo", "host_envs:Evil-v0", env_kwargs={"deed": deed}, vectorization=vectorization)
+    kwargs = {"deed": deed, "once": str(tmp_path / "once")}
+    config = tiny("ppo", "host_envs:Evil-v0", env_kwargs=kwargs, vectorization=vectorization)
     write_run(tmp_path / "run", config)
     with pytest.raises(RunError, match=says + r".*, at its step 29\."):
         diagnose(tmp_path / "run", LabOptions(**SMALL), env_timeout=2.0 if deed == "hang" else 60.0)
