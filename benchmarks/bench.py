@@ -137,6 +137,12 @@ GROUPS = {
                 ("sb3, 64, 1 thread", "sb3, 64, all threads", "sb3, 64, processes"),
                 8.0,
             ),
+            Promise(
+                "EnvPool, 64 environments",
+                "isobatch, EnvPool, 64",
+                ("sb3, 8, 1 thread", "sb3, 8, all threads", "sb3, 8, processes"),
+                None,
+            ),
         ),
     ),
     "procgen": Group(
