@@ -1,7 +1,9 @@
 """Shared by all tests: shapes are checked at run time, and programs compile quickly rather than run fast."""
 
+import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")  # also for the processes that tests start
@@ -31,6 +33,23 @@ def float64() -> Iterator[None]:
     """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""
     with jax.enable_x64(True):
         yield
+
+
+MAPPINGS = Path("/proc/self/maps")
+MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs() -> Iterator[None]:
+    """Forget compiled programs, between two modules, when there are many of them."""
+    yield
+    if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        from isobatch import host_program, program
+
+        program._PROGRAMS.clear()
+        host_program._PARTS.clear()
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
