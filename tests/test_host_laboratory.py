@@ -304,7 +304,6 @@ IMPALA: dict[str, Any] = dict(encoder="impala", arrangement="shared", channels=(
     [
         ("host_envs:Pixels-v0", 40),
         pytest.param("envpool/CoinrunEasy-v0", 1000, marks=needs_envpool),
-        pytest.param("envpool/Pong-v5", 27000, marks=needs_envpool),
     ],
 )
 def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, limit: int, tmp_path: Path) -> None:
