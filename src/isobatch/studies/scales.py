@@ -13,6 +13,7 @@ from typing import Any
 
 from isobatch.config import Config
 from isobatch.presets import preset
+from isobatch.published import PROCGEN, PROCGEN_PHASES
 from isobatch.studies.normalisation import PROCGEN_HARD
 
 SMALL: dict[str, Any] = dict(
@@ -52,6 +53,7 @@ def base(algo: str, env: str, scale: str, small: Mapping[str, Any] | None = None
     `small` is for quick and laptop; `overrides` are for the paper's settings too.
     """
     if scale == "paper":
-        return preset(f"procgen-{algo}", env, **overrides)
-    settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
+        settings = PROCGEN_PHASES if algo.startswith("ppg") else PROCGEN
+    else:
+        settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
     return preset(algo, env, **(settings | overrides))
