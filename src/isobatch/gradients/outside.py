@@ -114,9 +114,8 @@ class Outside:
             with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
                 for first in itertools.count(0, ROWS):
                     rollout, over = player.play()
-                    if (
-                        columns.missing(part) & (passed[part] < first + ROWS)
-                    ).any():  # else nobody needs the values of its states
+                    needed = columns.missing(part) & (passed[part] < first + ROWS)
+                    if needed.any():  # else nobody wants the values of its states
                         columns.store(first, player.judged(rollout, over), part)
                     if not columns.missing(part).any():
                         break
