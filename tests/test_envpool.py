@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs_envpool
 from tiny import tiny
 
 import isobatch as ib
@@ -17,7 +18,6 @@ from isobatch.program import initial_states
 from isobatch.trainer import train
 
 pytestmark = pytest.mark.xdist_group("envpool")
-needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
 
 
 @needs_envpool

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from later import GAMMA, LAMBDA, decided, exact
+from needs import needs_envpool, needs_procgen
 from tiny import tiny
 from trained import as_if_trained, write_run
 
@@ -34,7 +35,6 @@ from isobatch.gradients.options import SECTIONS, LabOptions
 from isobatch.gradients.outside import LONGEST_WAIT, Outside
 from isobatch.gradients.sources import Source, draws
 from isobatch.gradients.variance import direct
-from isobatch.hosts import envpool_envs
 from isobatch.hosts.watch import Watched
 from isobatch.state import TrainState, initial_state
 from isobatch.studies.catalogue import STUDIES
@@ -42,7 +42,6 @@ from isobatch.studies.grid import Measurement, on_environments
 from isobatch.studies.laboratory import measure as measure_policies
 
 pytestmark = pytest.mark.xdist_group("host laboratory")
-needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
 MODES = ("disabled", "same-step", "next-step")
 SMALL: dict[str, Any] = dict(chains=8, batches=4, geometries="8x4,4x8", lambdas=(0.0, 1.0))
 WORDS = ["--chains", "8", "--batches", "4", "--geometries", "8x4,4x8", "--lambdas", "0,1", "--quiet"]
@@ -303,15 +302,11 @@ IMPALA: dict[str, Any] = dict(encoder="impala", arrangement="shared", channels=(
     ("env", "limit"),
     [
         ("host_envs:Pixels-v0", 40),
-        pytest.param("envpool/CoinrunEasy-v0", 1000, marks=needs_envpool),
+        pytest.param("envpool/CoinrunEasy-v0", 1000, marks=needs_procgen),
     ],
 )
 def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, limit: int, tmp_path: Path) -> None:
     config = tiny("ppo", env, **IMPALA)
-    try:
-        env_of(config)
-    except UsageError as error:
-        pytest.skip(str(error))
     source = source_of(config)
     assert (source.known_limit, source.time_limit) == (limit, min(limit, LONGEST_WAIT))
     segment = source.episodes(4, 8, 0)

@@ -7,12 +7,12 @@ from typing import Any
 import host_envs  # noqa: F401  registers its environments
 import numpy as np
 import pytest
+from needs import needs_envpool
 from tiny import tiny
 
 from isobatch.checkpoints import flatten
 from isobatch.config import Config
 from isobatch.host_program import HostProgram
-from isobatch.hosts import envpool_envs
 from isobatch.loading import load_run
 from isobatch.metrics import METRICS
 from isobatch.program import initial_states
@@ -20,7 +20,6 @@ from isobatch.trainer import train
 from isobatch.verification import first_difference
 
 pytestmark = pytest.mark.xdist_group("host runs")
-needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
 ENVPOOL = pytest.param("envpool", marks=needs_envpool)
 WALK = dict(env="host_envs:Walk-v0", env_kwargs={"naps": 0.003})  # steps of random duration
 KINDS: dict[str, Any] = {

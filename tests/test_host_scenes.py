@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from test_envpool import needs_envpool, needs_qt
+from needs import needs_procgen
 from tiny import tiny
 from trained import Runs
 
@@ -88,11 +88,9 @@ def test_what_goes_wrong_is_said(
     assert complaint in capsys.readouterr().err
 
 
-@needs_envpool
+@needs_procgen
 def test_frames_of_envpool(runs: Runs) -> None:
     """The same seed shows the same episode, another one another."""
-    if needs_qt():
-        pytest.skip("Procgen needs Qt")
     agent = ib.load_agent(runs(PROCGEN, **TINY))
     scene = open_scene(agent.learned.config)
     first, again, other = (
@@ -106,10 +104,8 @@ def test_frames_of_envpool(runs: Runs) -> None:
     scene.close()
 
 
-@needs_envpool
+@needs_procgen
 def test_held_out_levels_are_all_levels(runs: Runs, capsys: pytest.CaptureFixture) -> None:
-    if needs_qt():
-        pytest.skip("Procgen needs Qt")
     config = tiny(env=PROCGEN, **TINY)
     others = held_out(config)
     assert env_of(others).kwargs == {"num_levels": 0, "start_level": 0}

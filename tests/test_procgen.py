@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs_procgen
 from tiny import tiny
 
-import isobatch as ib
 from isobatch import host_program
 from isobatch.config import Config
 from isobatch.envs import make_env
@@ -21,16 +21,7 @@ GAMES = (
 )  # fmt: skip
 
 
-def why_not() -> str:
-    """What keeps Procgen from running here, or nothing."""
-    try:
-        make_env("envpool/CoinrunEasy-v0")
-    except ib.UsageError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = [pytest.mark.xdist_group("procgen"), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [pytest.mark.xdist_group("procgen"), needs_procgen]
 
 
 def phase_of(game: str) -> Config:

@@ -1,0 +1,24 @@
+"""Tests that need what a machine may not have are skipped there, with the reason."""
+
+import functools
+
+import pytest
+
+import isobatch as ib
+from isobatch.envs import make_env
+from isobatch.hosts import envpool_envs
+
+needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
+
+
+@functools.cache
+def why_no_procgen() -> str:
+    """What keeps Procgen from running here, or nothing."""
+    try:
+        make_env("envpool/CoinrunEasy-v0")
+    except ib.UsageError as error:
+        return str(error)
+    return ""
+
+
+needs_procgen = pytest.mark.skipif(bool(why_no_procgen()), reason=why_no_procgen())
