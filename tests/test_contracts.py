@@ -80,13 +80,14 @@ def test_json_fields(algo: str) -> None:
 
 
 @every_algorithm
-def test_logging_less_often_changes_no_bit_and_traces_once(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of 5, 5 and 2 iterations hold the means of theirs, and one trace serves all of them."""
+def test_logging_less_often_changes_no_bit_and_compiles_nothing(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 5, 5 and 2 iterations hold the means of theirs, and the program that had rows of one serves them."""
+    trained(algo)
     traces = []
     original = program_module.advance_rows
     monkeypatch.setattr(program_module, "advance_rows", lambda *a: traces.append(1) or original(*a))
     coarse = train(tiny(algo), num_seeds=3, log_interval=5, checkpoint_interval=5)
-    assert len(traces) == 1
+    assert not traces
     assert same_bits(coarse.states, trained(algo).states)
     fine = trained(algo).metrics["losses/entropy"].reshape(12, 3)
     means = np.stack([fine[:5].mean(axis=0), fine[5:10].mean(axis=0), fine[10:].mean(axis=0)])

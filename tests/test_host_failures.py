@@ -17,6 +17,7 @@ from tiny import flags, tiny
 
 import isobatch as ib
 from isobatch.checkpoints import Checkpoints, flatten
+from isobatch.host_program import HostProgram
 from isobatch.hosts.interface import episode_seed
 from isobatch.loading import load_run
 from isobatch.metrics import METRICS
@@ -112,6 +113,29 @@ def test_a_line_of_metrics_that_a_fault_cut_short(tmp_path: Path) -> None:
     train(config, run_dir=tmp_path / "run", log_interval=2, resume=True)
     ends = [line.split(",")[0] for line in (tmp_path / "run" / METRICS).read_text().splitlines()[1:]]
     assert ends == ["2", "3", "4", "6"]
+
+
+def test_ctrl_c_is_answered_after_an_iteration(
+    undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after a whole line, which can take many minutes; what is left is done when the run is resumed."""
+    config, run, said = evil("nothing", tmp_path / "done"), tmp_path / "run", []
+    iterate = HostProgram.iterate
+
+    def interrupted(self: HostProgram, states: Any, hypers: Any, iteration: int) -> Any:
+        if iteration == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return iterate(self, states, hypers, iteration)
+
+    monkeypatch.setattr(HostProgram, "iterate", interrupted)
+    result = train(config, run_dir=run, log_interval=6, say=said.append)
+    assert result.interrupted
+    assert result.env_steps == 3 * 32
+    assert [sentence for sentence in said if "Ctrl-C again stops at once" in sentence]
+    monkeypatch.undo()
+    train(config, run_dir=run, log_interval=6, resume=True)
+    assert [line.split(",")[0] for line in (run / METRICS).read_text().splitlines()[1:]] == ["3", "6"]
+    assert parameters(run) == parameters(undisturbed["sync"])
 
 
 WALK = tiny("ppg-ewma", "host_envs:Walk-v0", staleness=1, stale_objective="decoupled", total_timesteps=32 * 121)

@@ -142,7 +142,7 @@ def test_final_return_is_the_mean_over_episodes_of_the_last_tenth() -> None:
 def test_an_interruption_before_the_first_line_leaves_a_run_without_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = threading.Event()
     at_once.set()
-    monkeypatch.setattr("isobatch.trainer.stop_signals", lambda: nullcontext(at_once))
+    monkeypatch.setattr("isobatch.trainer.stop_signals", lambda say: nullcontext(at_once))
     result = train(tiny(), num_seeds=2)
     assert result.interrupted
     assert result.to_json()["final_return"] == [None, None]

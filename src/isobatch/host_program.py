@@ -35,11 +35,11 @@ from isobatch.state import Learning, TrainState
 
 
 class StoppedError(RunError):
-    """An environment failed. `chunk` is what was completed before, up to `iteration`."""
+    """A call ended early: an environment failed, or somebody asked. `chunk` was completed before, up to `iteration`."""
 
-    def __init__(self, sentence: str, chunk: Chunk, iteration: int) -> None:
-        super().__init__(sentence)
-        self.chunk, self.iteration = chunk, iteration
+    def __init__(self, fault: str | None, chunk: Chunk, iteration: int) -> None:
+        super().__init__(fault or "stopped")
+        self.fault, self.chunk, self.iteration = fault, chunk, iteration
 
 
 class Parts:
@@ -156,13 +156,22 @@ class HostProgram:
         self.parts, self.config, self.env = _PARTS[key], config, env
         self.log_interval, self.overlap = log_interval, overlap
         self.collector: Collector | None = None
+        self._is_stopped: Callable[[], bool] = lambda: False
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.parts.names
 
-    def begin(self, states: TrainState, iteration: int, say: Callable[[str], None], time_limit: float) -> TrainState:
-        """Start the environments where the states say they stood."""
+    def begin(
+        self,
+        states: TrainState,
+        iteration: int,
+        say: Callable[[str], None],
+        time_limit: float,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> TrainState:
+        """Start the environments where the states say they stood. `is_stopped` is asked before each iteration."""
+        self._is_stopped = is_stopped
         envs = jax.tree.map(np.asarray, states.envs)
         seeds = np.asarray(envs.state.run_seed)
         self.collector = Collector(self.env, self.config, seeds, time_limit, self.overlap)
@@ -184,12 +193,16 @@ class HostProgram:
         for row, end in enumerate(row_ends(iteration, rows, self.log_interval, self.config.num_iterations)):
             begin, sums = iteration, np.zeros(len(self.names))
             while iteration < end:
+                fault = None
                 try:
-                    states, metrics, finite = self.iterate(states, hypers, iteration)
+                    after = None if self._is_stopped() else self.iterate(states, hypers, iteration)
                 except RunError as error:
+                    after, fault = None, str(error)
+                if after is None:
                     if iteration > begin:
                         table[:, row] = self.means(sums, begin, iteration)
-                    raise StoppedError(str(error), Chunk(states, table, finite), iteration) from None
+                    raise StoppedError(fault, Chunk(states, table, finite), iteration)
+                states, metrics, finite = after
                 iteration, sums = iteration + 1, sums + metrics
             table[:, row] = self.means(sums, begin, iteration)
         return Chunk(states, table, finite)

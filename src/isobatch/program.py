@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,12 +34,13 @@ class Program:
 
     call: Any
     names: tuple[str, ...]
+    log_interval: int = 1  # iterations a row; an argument of the compiled program, which is therefore the same for all
 
     def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
         """Advance from `iteration` by `rows` rows. The states passed in are used up."""
-        return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows)))
+        return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows), jnp.int32(self.log_interval)))
 
-    def begin(self, states: TrainState, iteration: int, say: Callable[[str], None], time_limit: float) -> TrainState:
+    def begin(self, states: TrainState, *about: Any) -> TrainState:
         """Before the first call. There is nothing to start: the environments are in the states."""
         return states
 
@@ -94,13 +94,13 @@ def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval
     """The program of a config for so many seeds: compiled once, and kept for every run that shares it."""
     if is_host(env_of(config)):
         return HostProgram(config, states, hypers, log_interval)
-    key = (config.static, states.iteration.shape[0], log_interval)
+    key = (config.static, states.iteration.shape[0])
     if key not in _PROGRAMS:
-        _PROGRAMS[key] = compile_program(config.static, states, hypers, log_interval)
-    return _PROGRAMS[key]
+        _PROGRAMS[key] = compile_program(config.static, states, hypers)
+    return dataclasses.replace(_PROGRAMS[key], log_interval=log_interval)
 
 
-def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+def compile_program(structure: Config, states: TrainState, hypers: Hypers) -> Program:
     """Compile a config for states and hyperparameters of this shape."""
     env = env_of(structure)
     one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
@@ -112,26 +112,26 @@ def compile_program(structure: Config, states: TrainState, hypers: Hypers, log_i
     padded = -(-num_seeds // len(devices)) * len(devices)
     mesh = Mesh(np.array(devices), ("seeds",))
     split, same = PartitionSpec("seeds"), PartitionSpec()
-    advance = partial(advance_rows, structure, env, names, log_interval)
+    advance = partial(advance_rows, structure, env, names)
     sharded = jax.shard_map(
-        jax.vmap(advance, in_axes=(0, 0, None, None)),
+        jax.vmap(advance, in_axes=(0, 0, None, None, None)),
         mesh=mesh,
-        in_specs=(split, split, same, same),
+        in_specs=(split, split, same, same, same),
         out_specs=split,
         check_vma=False,
     )
 
-    def call(states: TrainState, hypers: Hypers, iteration: Array, rows: Array) -> Any:
+    def call(states: TrainState, hypers: Hypers, *where: Array) -> Any:
         which = jnp.minimum(jnp.arange(padded), num_seeds - 1)
         if padded > num_seeds:
             states, hypers = jax.tree.map(lambda leaf: leaf[which], (states, hypers))
-        out = sharded(states, hypers, iteration, rows)
+        out = sharded(states, hypers, *where)
         return jax.tree.map(lambda leaf: leaf[:num_seeds], out) if padded > num_seeds else out
 
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
-    jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None))
+    jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None, None))
     zero = jnp.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero).compile(
+    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(
         compiler_options=COMPILER_OPTIONS if devices[0].platform == "cpu" else None
     )
     return Program(compiled, names)
@@ -141,11 +141,11 @@ def advance_rows(
     config: Config,
     env: Environment,
     names: tuple[str, ...],
-    log_interval: int,
     state: TrainState,
     hypers: Hypers,
     iteration: Array,
     rows: Array,
+    log_interval: Array,
 ) -> tuple[TrainState, Array, Array]:
     """One seed: `rows` rows, each the mean of the metrics over its iterations (sums over episodes)."""
 

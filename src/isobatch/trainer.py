@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
-from isobatch.chunks import MAX_ROWS, Chunk, present, row_ends
+from isobatch.chunks import MAX_ROWS, present, row_ends
 from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
 from isobatch.host_program import HostProgram, StoppedError
@@ -103,7 +103,7 @@ def train(
     check_extras(choices)
     states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written
     directory = None if run_dir is None else open_directory(Path(run_dir), config, choices, resume)
-    with Recorder(directory, config, choices) as recorder, stop_signals() as stopped:
+    with Recorder(directory, config, choices) as recorder, stop_signals(say) as stopped:
         iteration, states = recorder.restore(states, say) if resume else (0, states)
         clock = time.perf_counter()
         program = program_for(config, states, hypers, choices.line_iterations(config.num_iterations))
@@ -111,7 +111,7 @@ def train(
         start, clock = iteration, time.perf_counter()
         loop = Loop(config, choices, program, hypers, recorder, watch, say, stopped)
         try:
-            states = program.begin(states, start, say, choices.env_timeout)
+            states = program.begin(states, start, say, choices.env_timeout, stopped.is_set)
             states, iteration = loop.run(states, start)
         finally:
             program.end()
@@ -162,18 +162,23 @@ class Loop:
             stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
             rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
             clock = time.perf_counter()
-            ends = row_ends(iteration, rows, per_line, total)
+            ends, fault = row_ends(iteration, rows, per_line, total), None
             try:
                 chunk = self.program(states, self.hypers, iteration, rows)
-            except StoppedError as error:
-                raise self.stopped_by(error, iteration, ends, score) from None
+            except StoppedError as early:
+                chunk, fault = early.chunk, early.fault
+                ends = ends_until(ends, iteration, early.iteration)
             self.recorder.flush()  # of the chunk before, while this one computes
-            table, finite = np.asarray(chunk.table)[:, :rows], np.asarray(chunk.finite)
+            table, finite = np.asarray(chunk.table)[:, : len(ends)], np.asarray(chunk.finite)
             seconds = time.perf_counter() - clock
             if not (np.all(finite) and np.all(np.isfinite(table))):
                 raise self.diverged(table, finite, iteration, ends)
             lines = self.add_lines(table, iteration, ends)
-            states, iteration = chunk.states, ends[-1]
+            states, iteration = chunk.states, ends[-1] if ends else iteration
+            if fault is not None:
+                raise self.stopped_by(fault, iteration, states, score)
+            if not ends:  # stopped before anything was done
+                break
             spent = time.perf_counter() - begin
             speed = (iteration - first) * batch * self.options.num_seeds / spent
             left = spent * (total - iteration) / (iteration - first)
@@ -209,17 +214,12 @@ class Loop:
             self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
         return spoken
 
-    def stopped_by(self, error: StoppedError, begin: int, ends: list[int], score: float) -> RunError:
+    def stopped_by(self, fault: str, iteration: int, states: TrainState, score: float) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""
-        chunk: Chunk = error.chunk
-        done = [end for end in ends if end <= error.iteration]
-        if error.iteration > max([begin, *done]):
-            done.append(error.iteration)
-        self.add_lines(np.asarray(chunk.table)[:, : len(done)], begin, done)
-        self.recorder.checkpoint(error.iteration, chunk.states, score)
+        self.recorder.checkpoint(iteration, states, score)
         directory = self.recorder.directory
         kept = "" if directory is None else f" All before is kept: isobatch train --resume --run-dir {directory.path}"
-        return RunError(f"{error}{kept}")
+        return RunError(f"{fault}{kept}")
 
     def diverged(self, table: np.ndarray, finite: np.ndarray, begin: int, ends: list[int]) -> RunError:
         """What to tell when a number stopped being finite; the rows before it are kept."""
@@ -237,6 +237,12 @@ class Loop:
             f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower "
             f"learning_rate ({hypers.learning_rate:g}) or max_grad_norm ({hypers.max_grad_norm:g}).{kept}"
         )
+
+
+def ends_until(ends: list[int], begin: int, last: int) -> list[int]:
+    """The ends of rows that were run when the iterations stopped at `last`, in the middle of a row perhaps."""
+    done = [end for end in ends if end <= last]
+    return [*done, last] if last > max([begin, *done]) else done
 
 
 def open_directory(path: Path, config: Config, options: Options, resume: bool) -> RunDirectory:
@@ -260,7 +266,7 @@ def open_directory(path: Path, config: Config, options: Options, resume: bool) -
 
 
 @contextmanager
-def stop_signals() -> Iterator[threading.Event]:
+def stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -271,6 +277,7 @@ def stop_signals() -> Iterator[threading.Event]:
         if stopped.is_set():
             raise KeyboardInterrupt
         stopped.set()
+        say("stopping where everything can be kept; Ctrl-C again stops at once and goes back to the last checkpoint.")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
