@@ -80,17 +80,26 @@ def jax_sides(ours: str, peers: str, scale: float) -> Sides:
 
 
 def host_sides(ours: str, peers: str, scale: float) -> Sides:
+    """Two batches of 64 environments: four large minibatches, or 128 small ones in ten epochs."""
     few, many = int(65_536 * scale), int(262_144 * scale)
-    sb3 = [peers, SB3, "--steps", few]
+    envpool = [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64]
+    small = ["--minibatches", 128, "--epochs", 10]
     return {
         "isobatch, Gymnasium, 8": [ours, OURS, "--env", "gymnasium/CartPole-v1", "--steps", many],
-        "sb3, 8, 1 thread": [*sb3, "--threads", 1],
-        "sb3, 8, all threads": [*sb3, "--threads", cores()],
-        "sb3, 8, processes": [*sb3, "--vectorization", "subproc"],
-        "isobatch, EnvPool, 64": [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64, "--steps", 4 * many],
-        "sb3, 64, 1 thread": [*sb3, "--num-envs", 64, "--threads", 1],
-        "sb3, 64, all threads": [*sb3, "--num-envs", 64, "--threads", cores()],
-        "sb3, 64, processes": [*sb3, "--num-envs", 64, "--vectorization", "subproc"],
+        **sb3_sides("sb3, 8", [peers, SB3, "--steps", few]),
+        "isobatch, EnvPool, 64": [*envpool, "--steps", 4 * many],
+        **sb3_sides("sb3, 64", [peers, SB3, "--steps", few, "--num-envs", 64]),
+        "isobatch, EnvPool, 64, small": [*envpool, "--steps", 4 * many, *small],
+        **sb3_sides("sb3, 64, small", [peers, SB3, "--steps", few, "--num-envs", 64, *small]),
+    }
+
+
+def sb3_sides(name: str, command: list[Any]) -> Sides:
+    """With its environments in its own process, or in one each."""
+    return {
+        f"{name}, 1 thread": [*command, "--threads", 1],
+        f"{name}, all threads": [*command, "--threads", cores()],
+        f"{name}, processes": [*command, "--vectorization", "subproc"],
     }
 
 
@@ -121,28 +130,14 @@ GROUPS = {
     ),
     "hosts": Group(
         "Environments outside JAX",
-        f"CartPole-v1, 8 or 64 environments x 128 steps, {NETWORK}. Stable-Baselines3 with its environments in one "
-        "process, or in one each.",
+        f"CartPole-v1, 8 or 64 environments x 128 steps, {NETWORK}; *small*: minibatches of 64 and 10 epochs, the "
+        "defaults of Stable-Baselines3, instead. Stable-Baselines3 with its environments in its own process, or in one "
+        "each.",
         host_sides,
         (
-            Promise(
-                "Gymnasium, 8 environments",
-                "isobatch, Gymnasium, 8",
-                ("sb3, 8, 1 thread", "sb3, 8, all threads", "sb3, 8, processes"),
-                2.0,
-            ),
-            Promise(
-                "EnvPool, 64 environments",
-                "isobatch, EnvPool, 64",
-                ("sb3, 64, 1 thread", "sb3, 64, all threads", "sb3, 64, processes"),
-                8.0,
-            ),
-            Promise(
-                "EnvPool, 64 environments",
-                "isobatch, EnvPool, 64",
-                ("sb3, 8, 1 thread", "sb3, 8, all threads", "sb3, 8, processes"),
-                None,
-            ),
+            Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", tuple(sb3_sides("sb3, 8", [])), 2.0),
+            Promise("EnvPool, 64", "isobatch, EnvPool, 64", tuple(sb3_sides("sb3, 64", [])), 8.0),
+            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", tuple(sb3_sides("sb3, 64, small", [])), 8.0),
         ),
     ),
     "procgen": Group(

@@ -1,8 +1,8 @@
 """isobatch's side of the benchmark: what `isobatch train` runs, on CartPole-v1 of any backend.
 
-N envs x 128 steps, 4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam, gradients clipped by global norm,
-advantages normalised per minibatch: the work that benchmarks/peers/ do, plus this package's metrics, which nothing
-switches off. Compiling is timed apart. Prints one JSON object.
+N envs x 128 steps, 4 minibatches and 4 epochs unless told otherwise, two separate 64x64 tanh networks, Adam, gradients
+clipped by global norm, advantages normalised per minibatch: the work that benchmarks/peers/ do, plus this package's
+metrics, which nothing switches off. Compiling is timed apart. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--env", default="CartPole-v1", help="gymnasium/ and envpool/ name other backends")
     parser.add_argument("--num-envs", type=int, default=8)
+    parser.add_argument("--minibatches", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=4, help="of PPO")
     args = parser.parse_args()
     config = isobatch.preset(
         args.algo,
         env=args.env,
         num_envs=args.num_envs,
         num_steps=128,
-        num_minibatches=4,
-        update_epochs=1 if args.algo.startswith("ppg") else 4,  # PPG's own; its auxiliary phase comes with the preset
+        num_minibatches=args.minibatches,
+        update_epochs=1
+        if args.algo.startswith("ppg")
+        else args.epochs,  # PPG's own; its auxiliary phase comes with the preset
         hidden_sizes=(64, 64),
         activation="tanh",
         arrangement="dual",

@@ -2,7 +2,8 @@
 
     python docs/results/environments.py [--only backends|procgen] [--out runs/results]
 
-Runs that are finished are kept; a run that was interrupted goes on. The game of Procgen takes half an hour on 2 cores.
+Runs that are finished are kept; a run that was interrupted goes on. A section whose runs are not there stays as it is.
+The game of Procgen takes half an hour on 2 cores.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PROCGEN = [
     "--num-minibatches", "8", "--update-epochs", "2", "--max-grad-norm", "0.5", "--gamma", "0.99",
     "--lr-schedule", "linear", "--total-timesteps", "200000",
 ]  # fmt: skip
+BACKENDS_TITLE, PROCGEN_TITLE = "## One game, three backends", "## A game of Procgen"
 RANDOM_STEPS = 2_000  # of each environment
 
 
@@ -45,12 +47,25 @@ def main() -> None:
     if args.only != "backends":
         train(PROCGEN, args.out / "procgen")
         evaluate(args.out / "procgen")
-    page = ["# Environments outside JAX", "", "Made by `python docs/results/environments.py`.", ""]
+    page = HERE / "environments.md"
+    backends, procgen = kept_section(page, BACKENDS_TITLE), kept_section(page, PROCGEN_TITLE)
     if all((args.out / f"backend-{name}" / "result.json").exists() for name in BACKENDS):
-        page += backends_section(args.out)
+        backends = backends_section(args.out)
     if (args.out / "procgen" / "held-out.json").exists():
-        page += procgen_section(args.out / "procgen")
-    (HERE / "environments.md").write_text("\n".join(page))
+        procgen = procgen_section(args.out / "procgen")
+    head = ["# Environments outside JAX", "", "Made by `python docs/results/environments.py`.", ""]
+    page.write_text("\n".join([*head, *backends, *procgen]))
+
+
+def kept_section(page: Path, title: str) -> list[str]:
+    """The lines of a section as it is in the page."""
+    lines = page.read_text().split("\n") if page.exists() else []
+    if title not in lines:
+        return []
+    later = lines[lines.index(title) + 1 :]
+    ends = [place for place, line in enumerate(later) if line.startswith("## ")]
+    body = later[: ends[0]] if ends else later
+    return [title, *body]
 
 
 def backend_command(name: str) -> list[str]:
@@ -68,7 +83,7 @@ def backends_section(out: Path) -> list[str]:
     learning_curves(tables, HERE / "environments-backends.png", "CartPole-v1 through three backends")
     ours = over_run["gymnax"]
     lines = [
-        "## One game, three backends",
+        BACKENDS_TITLE,
         "",
         f"PPO's preset for CartPole-v1, {SEEDS} seeds, the same initial weights everywhere. Final return: mean of the",
         f"last tenth of the steps. Learned: seeds that reached {GOAL}. Over the run: mean of the learning curve, its",
@@ -107,7 +122,7 @@ def procgen_section(run_dir: Path) -> list[str]:
     chance, error = random_return()
     held = played["held_out"]
     return [
-        "## A game of Procgen",
+        PROCGEN_TITLE,
         "",
         f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings but for the batch (64 x",
         "32 in 8 minibatches instead of 256 x 256), two epochs, gradient clipping, gamma 0.99 and a learning rate that",
