@@ -94,13 +94,14 @@ def host_sides(ours: str, peers: str, scale: float) -> Sides:
     }
 
 
+def sb3_names(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}, {way}" for way in ("1 thread", "all threads", "processes"))
+
+
 def sb3_sides(name: str, command: list[Any]) -> Sides:
     """With its environments in its own process, or in one each."""
-    return {
-        f"{name}, 1 thread": [*command, "--threads", 1],
-        f"{name}, all threads": [*command, "--threads", cores()],
-        f"{name}, processes": [*command, "--vectorization", "subproc"],
-    }
+    ways = (["--threads", 1], ["--threads", cores()], ["--vectorization", "subproc"])
+    return {side: [*command, *way] for side, way in zip(sb3_names(name), ways, strict=True)}
 
 
 def procgen_sides(ours: str, peers: str, scale: float) -> Sides:
@@ -135,9 +136,9 @@ GROUPS = {
         "each.",
         host_sides,
         (
-            Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", tuple(sb3_sides("sb3, 8", [])), 2.0),
-            Promise("EnvPool, 64", "isobatch, EnvPool, 64", tuple(sb3_sides("sb3, 64", [])), 8.0),
-            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", tuple(sb3_sides("sb3, 64, small", [])), 8.0),
+            Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", sb3_names("sb3, 8"), 2.0),
+            Promise("EnvPool, 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), 8.0),
+            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", sb3_names("sb3, 64, small"), 8.0),
         ),
     ),
     "procgen": Group(
