@@ -25,7 +25,9 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-OURS, PROCGEN, EWMA, PEAK = (HERE / f"{name}.py" for name in ("ours", "procgen", "ewma_cost", "matmul_peak"))
+OURS, PROCGEN, EWMA, PEAK, ALONE = (
+    HERE / f"{name}.py" for name in ("ours", "procgen", "ewma_cost", "matmul_peak", "envpool_alone")
+)
 SB3, REJAX, TORCH = (HERE / "peers" / f"{name}.py" for name in ("sb3_ppo", "rejax_ppo", "torch_procgen"))
 PEER_PACKAGES = ("stable-baselines3", "gymnasium", "torch", "rejax", "gymnax", "flax", "jax", "envpool")
 OUR_PACKAGES = ("isobatch", "jax", "jaxlib", "equinox", "optax", "gymnax", "gymnasium", "envpool")
@@ -81,15 +83,16 @@ def jax_sides(ours: str, peers: str, scale: float) -> Sides:
 
 def host_sides(ours: str, peers: str, scale: float) -> Sides:
     """Two batches of 64 environments: four large minibatches, or 128 small ones in ten epochs."""
-    few, many = int(65_536 * scale), int(262_144 * scale)
+    few, some, many = (int(steps * scale) for steps in (16_384, 65_536, 262_144))
     envpool = [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64]
     small = ["--minibatches", 128, "--epochs", 10]
     return {
-        "isobatch, Gymnasium, 8": [ours, OURS, "--env", "gymnasium/CartPole-v1", "--steps", many],
-        **sb3_sides("sb3, 8", [peers, SB3, "--steps", few]),
-        "isobatch, EnvPool, 64": [*envpool, "--steps", 4 * many],
-        **sb3_sides("sb3, 64", [peers, SB3, "--steps", few, "--num-envs", 64]),
-        "isobatch, EnvPool, 64, small": [*envpool, "--steps", 4 * many, *small],
+        "isobatch, Gymnasium, 8": [ours, OURS, "--env", "gymnasium/CartPole-v1", "--steps", many // 2],
+        **sb3_sides("sb3, 8", [peers, SB3, "--steps", some]),
+        "isobatch, EnvPool, 64": [*envpool, "--steps", 2 * many],
+        "EnvPool alone, 64": [ours, ALONE, "--steps", many],
+        **sb3_sides("sb3, 64", [peers, SB3, "--steps", some, "--num-envs", 64]),
+        "isobatch, EnvPool, 64, small": [*envpool, "--steps", many, *small],
         **sb3_sides("sb3, 64, small", [peers, SB3, "--steps", few, "--num-envs", 64, *small]),
     }
 
@@ -133,11 +136,12 @@ GROUPS = {
         "Environments outside JAX",
         f"CartPole-v1, 8 or 64 environments x 128 steps, {NETWORK}; *small*: minibatches of 64 and 10 epochs, the "
         "defaults of Stable-Baselines3, instead. Stable-Baselines3 with its environments in its own process, or in one "
-        "each.",
+        "each. *EnvPool alone* steps with random actions: no policy, no learning.",
         host_sides,
         (
             Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", sb3_names("sb3, 8"), 2.0),
             Promise("EnvPool, 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), 8.0),
+            Promise("EnvPool alone, 64", "EnvPool alone, 64", sb3_names("sb3, 64"), None),
             Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", sb3_names("sb3, 64, small"), 8.0),
         ),
     ),
