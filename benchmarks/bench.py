@@ -142,7 +142,7 @@ GROUPS = {
             Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", sb3_names("sb3, 8"), 2.0),
             Promise("EnvPool, 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), 8.0),
             Promise("EnvPool alone, 64", "EnvPool alone, 64", sb3_names("sb3, 64"), None),
-            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", sb3_names("sb3, 64, small"), 8.0),
+            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", sb3_names("sb3, 64, small"), None),
         ),
     ),
     "procgen": Group(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Also for the processes that tests start. Most of the time of tests is compilation, which these halve.
+# Also for the processes that tests start. Most of the time of tests is compilation, of which these save much.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import jax

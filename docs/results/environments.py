@@ -127,6 +127,7 @@ def procgen_section(run_dir: Path) -> list[str]:
         f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings but for the batch (64 x",
         "32 in 8 minibatches instead of 256 x 256), two epochs, gradient clipping, gamma 0.99 and a learning rate that",
         f"falls to zero: a small run of {result['env_steps']:,} steps on two cores, where the paper has 100 million.",
+        "One seed, so nothing is known of how much seeds differ.",
         "",
         "| | return |",
         "|---|---:|",
