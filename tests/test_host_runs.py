@@ -26,7 +26,8 @@ KINDS: dict[str, Any] = {
     "async": dict(WALK, vectorization="async"),
     "same-step": dict(WALK, autoreset="same-step"),
     "next-step": dict(WALK, autoreset="next-step"),
-    "envpool": dict(env="envpool/CartPole-v1"),
+    "envpool": dict(env="envpool/CartPole-v1"),  # stepped from inside a compiled program
+    "pools": dict(env="envpool/FrozenLake-v1"),  # from Python
 }
 ITERATIONS, RESUMED = 5, 2
 OPTIONS: dict[str, Any] = dict(checkpoint_interval=1, keep_checkpoints=ITERATIONS, log_interval=1)
@@ -49,7 +50,7 @@ def advanced(config: Config, overlap: bool) -> tuple[dict[str, bytes], np.ndarra
     return {name: leaf.tobytes() for name, leaf in flatten(chunk.states).items()}, np.asarray(chunk.table)
 
 
-@pytest.mark.parametrize("kind", ["async", ENVPOOL])
+@pytest.mark.parametrize("kind", ["async", ENVPOOL, pytest.param("pools", marks=needs_envpool)])
 def test_what_happens_at_once_changes_no_bit(kind: str):
     """Two halves step by turns while the policy acts, and learning goes on meanwhile; or one thing after another."""
     config = config_of(kind)

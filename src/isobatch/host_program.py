@@ -23,9 +23,10 @@ from isobatch.envs import env_of
 from isobatch.errors import RunError
 from isobatch.hosts.collector import Actor, Collector
 from isobatch.hosts.halves import columns_of
-from isobatch.hosts.interface import HostEnvironment
+from isobatch.hosts.interface import HostEnvironment, Inside
 from isobatch.hosts.packing import Packing, packed
 from isobatch.hosts.rollout import Choice, Finished, Rollout, Underway, act, finish, replaced, value
+from isobatch.hosts.stretch import stretch, stretch_length
 from isobatch.moments import Moments
 from isobatch.networks import ActorCritic
 from isobatch.parsing import JsonMapping
@@ -60,9 +61,10 @@ class Parts:
         # Flat: to take networks apart at every step would take as long as to compute with small ones.
         leaves, self._acting = jax.tree.flatten((networks, moments, clip))
         # The halves are equal: one program serves both.
-        self.act = built(self._act, leaves, one_key, raw(halves[0].stop))
+        self._seen = jax.eval_shape(lambda *args: args, leaves, one_key, raw(halves[0].stop))
+        self.act = built(self._act, *self._seen)
         self.value = built(jax.vmap(value), networks, moments, clip, raw(width))
-        choice = jax.eval_shape(self._choose, leaves, one_key, raw(width))[1]
+        choice = jax.eval_shape(self.choose, leaves, one_key, raw(width))[1]
         self.packing = Packing(jax.eval_shape(lambda c: jax.tree.map(lambda leaf: leaf[0], c), choice))
         rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), choice)
         finish_all = jax.vmap(partial(finish, config.complete_episodes, env))
@@ -80,12 +82,19 @@ class Parts:
             self.due = built(take, states.queue, number)
             self.put = built(store, states.queue, segment, number, donate=0)
 
-    def _choose(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Choice]:
+    def stretch(self, insides: list[Inside], length: int) -> Callable[..., Any]:
+        """`Actor.stretch`, of leaves too, for these very environments: their addresses are in the program."""
+        leaves, key, obs = self._seen
+        handles, halves = [inside.handle for inside in insides], len(insides)
+        steps = built(partial(stretch, insides, length, self.choose), leaves, handles, [key] * halves, [obs] * halves)
+        return lambda leaves, keys, obs: steps(leaves, handles, keys, obs)
+
+    def choose(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Choice]:
         networks, moments, clip = jax.tree.unflatten(self._acting, leaves)
         return jax.vmap(partial(act, self.env))(networks, moments, clip, keys, obs)
 
     def _act(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Array]:
-        keys, choice = self._choose(leaves, keys, obs)
+        keys, choice = self.choose(leaves, keys, obs)
         return keys, jax.vmap(packed)(choice)
 
     def _learn(
@@ -156,6 +165,8 @@ class HostProgram:
         self.parts, self.config, self.env = _PARTS[key], config, env
         self.log_interval, self.overlap = log_interval, overlap
         self.collector: Collector | None = None
+        self._stretch: Callable[..., Any] | None = None  # where environments can be stepped from inside
+        self._at_once = stretch_length(config.num_steps)
         self._is_stopped: Callable[[], bool] = lambda: False
 
     @property
@@ -180,7 +191,10 @@ class HostProgram:
                 f"note: resuming a run of {self.config.env} starts new episodes; weights, optimiser, normalisers and "
                 "counters are exact."
             )
-        return replaced(states, envs=self.collector.open(envs, iteration, say))
+        states = replaced(states, envs=self.collector.open(envs, iteration, say))
+        insides = self.collector.insides()
+        self._stretch = None if insides is None else self.parts.stretch(insides, self._at_once)
+        return states
 
     def end(self) -> None:
         if self.collector is not None:
@@ -220,7 +234,10 @@ class HostProgram:
         keys, half_keys = parts.keys(states.key)
         number = jnp.int32(iteration)
         seeing = (networks, moments, clip)
-        actor = Actor(partial(parts.act, jax.tree.leaves(seeing)), partial(parts.value, *seeing), parts.packing)
+        leaves = jax.tree.leaves(seeing)
+        actor = Actor(partial(parts.act, leaves), partial(parts.value, *seeing), parts.packing)
+        if self._stretch is not None:
+            actor = actor._replace(stretch=partial(self._stretch, leaves), at_once=self._at_once)
         running = collector.start(states.envs, actor, list(jnp.unstack(half_keys, axis=1)), iteration)
         if not self.overlap:
             collector.wait(running)

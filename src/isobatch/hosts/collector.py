@@ -2,7 +2,8 @@
 
 Environments that step by themselves, in processes or in threads of C++, are run in two halves: while one steps, the
 policy acts for the other. Each half has a random key of its own for each step, and outcomes are received in a fixed
-order, so results do not depend on who was faster.
+order, so results do not depend on who was faster. Where they can be stepped from inside a compiled program, many steps
+are one call.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from isobatch.config import Config
 from isobatch.errors import RunError
 from isobatch.hosts.halves import Half, columns_of
-from isobatch.hosts.interface import FaultError, HostEnvironment, Moved
+from isobatch.hosts.interface import FaultError, HostEnvironment, Inside, Moved
 from isobatch.hosts.packing import Packing
 from isobatch.hosts.replay import new_episodes, remembered, replay
 from isobatch.hosts.rollout import Choice, Rollout, replaced
@@ -33,6 +35,8 @@ class Actor(NamedTuple):
     act: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, packed choices [S, n, W]
     value: Callable[..., Any]  # observations [S, N, ...] -> values [S, N]
     packing: Packing  # of `Choice`
+    stretch: Callable[..., Any] | None = None  # keys, observations of each half -> both after K steps, `Stretch`
+    at_once: int = 1  # K
 
 
 class Collector:
@@ -46,6 +50,7 @@ class Collector:
         self._time_limit, self._overlap = time_limit, overlap
         self._halves: list[Half] = []
         self._step = 0  # of the run, and of each environment
+        self._at_once = 1  # steps that are not told apart while they happen
         self._given_up = False
 
     def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
@@ -77,9 +82,14 @@ class Collector:
                 half.reset(carry.state.episode, lost)
         return carry
 
+    def insides(self) -> list[Inside] | None:
+        """How to step each half from inside a compiled program, if that can be."""
+        insides = [inside for half in self._halves if (inside := half.vector.inside())]
+        return insides if len(insides) == len(self._halves) else None
+
     def start(self, carry: EnvCarry, actor: Actor, keys: list[Any], iteration: int) -> Watched:
         """Begin T steps of all environments, with one key per half."""
-        self._step = iteration * self.config.num_steps
+        self._step, self._at_once = iteration * self.config.num_steps, actor.at_once
         return Watched(lambda beat: self._collect(carry, actor, list(keys), beat), self._time_limit)
 
     def wait(self, rollout: Watched) -> tuple[EnvCarry, Rollout]:
@@ -102,41 +112,11 @@ class Collector:
             for half in self._halves:
                 half.reset(episode, everyone)
         buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs), actor.packing)
-
-        def act(i: int, t: int) -> None:
-            half = self._halves[i]
-            buffers.obs[:, t, half.columns] = half.obs
-            keys[i], words = actor.act(keys[i], half.obs)
-            choice = buffers.choices[:, t, half.columns] = np.asarray(words)
-            half.send(actor.packing.first(choice))
-
-        def receive(i: int, t: int) -> None:
-            half = self._halves[i]
-            self._step = first_step + t
-            moved = half.receive()
-            beat()
-            buffers.reward[:, t, half.columns] = moved.reward
-            buffers.terminated[:, t, half.columns] = moved.terminated
-            buffers.truncated[:, t, half.columns] = moved.truncated
-            done = moved.terminated | moved.truncated
-            if self.env.autoreset != "next-step" and done.any():
-                buffers.keep_finals(half, moved, t)
-                ended = np.zeros_like(episode, bool)
-                ended[:, half.columns] = done
-                episode[ended] += 1
-                if self.env.autoreset == "disabled":
-                    half.reset(episode, ended)
-
         try:
-            for t in range(steps):
-                for i in range(len(self._halves)):
-                    if t and self._overlap:
-                        receive(i, t - 1)
-                    act(i, t)
-                    if not self._overlap:
-                        receive(i, t)
-            for i in range(len(self._halves) if self._overlap else 0):
-                receive(i, steps - 1)
+            if actor.stretch is None:
+                self._step_by_step(actor, keys, buffers, episode, beat)
+            else:
+                self._in_stretches(actor, keys, buffers, beat)
         except FaultError:  # perhaps of an action that followed from a number that is none
             self._check_numbers(buffers, first_step, self._step - first_step)
             raise
@@ -158,6 +138,63 @@ class Collector:
         actions = remembered(carry, np.asarray(choice.sent), done) if self._replays else carry.state.actions
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
+
+    def _step_by_step(self, actor: Actor, keys: list[Any], buffers: Buffers, episode: np.ndarray, beat: Beat) -> None:
+        """Fill the buffers, and count up the episodes."""
+        first_step, steps = self._step, self.config.num_steps
+
+        def act(i: int, t: int) -> None:
+            half = self._halves[i]
+            buffers.obs[:, t, half.columns] = half.obs
+            keys[i], words = actor.act(keys[i], half.obs)
+            choice = buffers.choices[:, t, half.columns] = np.asarray(words)
+            half.send(actor.packing.first(choice))
+
+        def receive(i: int, t: int) -> None:
+            half = self._halves[i]
+            self._step = first_step + t
+            moved = half.receive()
+            beat()
+            buffers.reward[:, t, half.columns] = moved.reward
+            buffers.terminated[:, t, half.columns] = moved.terminated
+            buffers.truncated[:, t, half.columns] = moved.truncated
+            if self.env.autoreset == "next-step":
+                return
+            done = moved.terminated | moved.truncated
+            if done.any():
+                buffers.keep_finals(half, moved, t)
+                ended = np.zeros_like(episode, bool)
+                ended[:, half.columns] = done
+                episode[ended] += 1
+                if self.env.autoreset == "disabled":
+                    half.reset(episode, ended)
+
+        for t in range(steps):
+            for i in range(len(self._halves)):
+                if t and self._overlap:
+                    receive(i, t - 1)
+                act(i, t)
+                if not self._overlap:
+                    receive(i, t)
+        for i in range(len(self._halves) if self._overlap else 0):
+            receive(i, steps - 1)
+
+    def _in_stretches(self, actor: Actor, keys: list[Any], buffers: Buffers, beat: Beat) -> None:
+        """Fill the buffers. Environments in stretches reset themselves, and show in the rows how their episodes end."""
+        assert actor.stretch is not None
+        first_step = self._step
+        for t in range(0, self.config.num_steps, actor.at_once):
+            self._step = first_step + t
+            try:
+                keys, obs, steps = actor.stretch(keys, [half.obs for half in self._halves])
+            except jax.errors.JaxRuntimeError as error:
+                raise FaultError(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from None
+            beat()
+            rows = slice(t, t + actor.at_once)
+            for name, part in steps._asdict().items():
+                getattr(buffers, name)[:, rows] = part
+            for half, seen in zip(self._halves, obs, strict=True):
+                half.obs = np.asarray(seen)
 
     def _observations(self) -> np.ndarray:
         obs = np.concatenate([half.obs for half in self._halves], axis=1)
@@ -192,15 +229,18 @@ class Collector:
         except FaultError as fault:
             what = fault.what
             places = [half.place(fault.place) for half in self._awaited() if fault.place is not None]
-        raise RunError(self._sentence(what, places[0] if places else None))
+        raise RunError(self._sentence(what, places[0] if places else None, self._at_once))
 
     def _awaited(self) -> list[Half]:
         return [half for half in self._halves if half.awaited]
 
-    def _sentence(self, what: str, place: tuple[int, int] | None) -> str:
+    def _sentence(self, what: str, place: tuple[int, int] | None, at_once: int = 1) -> str:
+        """`at_once` steps are not told apart."""
         of_seed = f" of seed {self.seeds[place[0]]}" if place and len(self.seeds) > 1 else ""
         which = f"environment {place[1]}{of_seed}" if place else "an environment"
-        return f"{which} ({self.config.env}) {what}, at its step {max(self._step, 0):,}."
+        step = max(self._step, 0)
+        when = f"at its step {step:,}" if at_once == 1 else f"in its steps {step:,} to {step + at_once - 1:,}"
+        return f"{which} ({self.config.env}) {what}, {when}."
 
 
 class Buffers:

@@ -125,6 +125,9 @@ class GymnasiumVector:
         ended = np.flatnonzero(info["_final_obs"])
         return {int(i): self._observations.convert(batched(info["final_obs"][i]))[0] for i in ended}
 
+    def inside(self) -> None:
+        """Python steps them."""
+
     def suspects(self) -> list[int]:
         if not self._async:
             return [self._running[0]]

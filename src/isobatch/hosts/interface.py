@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +24,14 @@ class Moved(NamedTuple):
     final: dict[int, np.ndarray]  # the observation an episode ended with, where `obs` is already that of the next one
 
 
+class Inside(NamedTuple):
+    """How to step M environments from inside a compiled program."""
+
+    handle: np.ndarray  # which both functions take and give back, so that one happens after the other
+    send: Callable[[Any, Any], Any]  # handle, actions [M, ...] -> handle
+    receive: Callable[[Any], tuple[Any, Moved]]  # handle -> handle, where the actions led
+
+
 class Vector(Protocol):
     """M running environments. A step is sent and its outcome received, so that the caller can work in between."""
 
@@ -33,6 +42,10 @@ class Vector(Protocol):
     def send(self, actions: np.ndarray) -> None: ...
 
     def receive(self) -> Moved: ...
+
+    def inside(self) -> Inside | None:
+        """How to step them from inside a compiled program, if that can be."""
+        ...
 
     def suspects(self) -> list[int]:
         """Places of the environments that have not answered."""

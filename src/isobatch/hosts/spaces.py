@@ -123,10 +123,14 @@ class Actions:
                 self.space = Box(tuple(space.shape), low, high, rescaled)
             case _:
                 raise refusal(env_id, "actions", space, "Box, Discrete, MultiDiscrete or MultiBinary")
+        self._is_shifted = bool(np.any(self.offset))
+
+    def shifted(self, actions: Any) -> Any:
+        """In the numbers of the environment; also of arrays inside a compiled program."""
+        return actions + self.offset if self._is_shifted else actions
 
     def convert(self, actions: np.ndarray) -> np.ndarray:
-        shifted = actions + self.offset if np.any(self.offset) else actions
-        return shifted.astype(self.dtype, copy=False)
+        return self.shifted(actions).astype(self.dtype, copy=False)
 
 
 def refusal(env_id: str, what: str, space: Any, instead: str) -> UsageError:
