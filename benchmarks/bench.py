@@ -82,18 +82,20 @@ def jax_sides(ours: str, peers: str, scale: float) -> Sides:
 
 
 def host_sides(ours: str, peers: str, scale: float) -> Sides:
-    """Two batches of 64 environments: four large minibatches, or 128 small ones in ten epochs."""
+    """Batches of 64 environments in minibatches of three sizes; the smallest in more epochs, over fewer steps."""
     few, some, many = (int(steps * scale) for steps in (16_384, 65_536, 262_144))
-    envpool = [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64]
-    small = ["--minibatches", 128, "--epochs", 10]
-    return {
+    sides = {
         "isobatch, Gymnasium, 8": [ours, OURS, "--env", "gymnasium/CartPole-v1", "--steps", many // 2],
         **sb3_sides("sb3, 8", [peers, SB3, "--steps", some]),
-        "isobatch, EnvPool, 64": [*envpool, "--steps", 2 * many],
-        "EnvPool alone, 64": [ours, ALONE, "--steps", many],
-        **sb3_sides("sb3, 64", [peers, SB3, "--steps", some, "--num-envs", 64]),
-        "isobatch, EnvPool, 64, small": [*envpool, "--steps", many, *small],
-        **sb3_sides("sb3, 64, small", [peers, SB3, "--steps", few, "--num-envs", 64, *small]),
+    }
+    for size, steps, work in (("2,048", some, []), ("256", some, ["--minibatches", 32]), ("64", few, SMALLEST)):
+        batch = ["--num-envs", 64, *work]
+        pools = [ours, OURS, "--env", "envpool/CartPole-v1", *batch]
+        sides |= {f"isobatch, EnvPool, {size}": [*pools, "--steps", 2 * many]}
+        sides |= sb3_sides(f"sb3, {size}", [peers, SB3, *batch, "--steps", steps])
+    return sides | {
+        "isobatch, inside JAX, 2,048": [ours, OURS, "--num-envs", 64, "--steps", 4 * many],
+        "EnvPool alone, 64": [ours, ALONE, "--steps", 2 * many],
     }
 
 
@@ -112,6 +114,7 @@ def procgen_sides(ours: str, peers: str, scale: float) -> Sides:
     return {"isobatch": [ours, PROCGEN, *iterations], "pytorch": [peers, TORCH, *iterations]}
 
 
+SMALLEST = ["--minibatches", 128, "--epochs", 10]
 NETWORK = "4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam"
 GROUPS = {
     "jax": Group(
@@ -134,15 +137,18 @@ GROUPS = {
     ),
     "hosts": Group(
         "Environments outside JAX",
-        f"CartPole-v1, 8 or 64 environments x 128 steps, {NETWORK}; *small*: minibatches of 64 and 10 epochs, the "
-        "defaults of Stable-Baselines3, instead. Stable-Baselines3 with its environments in its own process, or in one "
-        "each. *EnvPool alone* steps with random actions: no policy, no learning.",
+        f"CartPole-v1, 8 environments x 128 steps, {NETWORK}; or 64 environments x 128 steps in minibatches of 2,048 "
+        "(4 of them), of 256 (32), or of 64 with 10 epochs, the defaults of Stable-Baselines3. The latter with its "
+        "environments in its own process, or in one each. *Inside JAX*: the same run of gymnax's CartPole-v1, whose "
+        "environments cost next to nothing. *EnvPool alone*: its `xla()` with random actions, no policy, no learning.",
         host_sides,
         (
             Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", sb3_names("sb3, 8"), 2.0),
-            Promise("EnvPool, 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), 8.0),
-            Promise("EnvPool alone, 64", "EnvPool alone, 64", sb3_names("sb3, 64"), None),
-            Promise("EnvPool, 64, small", "isobatch, EnvPool, 64, small", sb3_names("sb3, 64, small"), None),
+            Promise("EnvPool, 64, minibatches of 2,048", "isobatch, EnvPool, 2,048", sb3_names("sb3, 2,048"), 8.0),
+            Promise("inside JAX, minibatches of 2,048", "isobatch, inside JAX, 2,048", sb3_names("sb3, 2,048"), None),
+            Promise("EnvPool alone, no learning", "EnvPool alone, 64", sb3_names("sb3, 2,048"), None),
+            Promise("EnvPool, 64, minibatches of 256", "isobatch, EnvPool, 256", sb3_names("sb3, 256"), None),
+            Promise("EnvPool, 64, minibatches of 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), None),
         ),
     ),
     "procgen": Group(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 import warnings
 from typing import Any
@@ -78,21 +79,32 @@ class EnvPoolEnvironment:
         self.action_space = self.actions.space
         limit = int(spec.config.max_episode_steps)
         self.max_steps = 0 if limit >= NO_LIMIT else limit
+        # Light ones are stepped from inside a compiled program, which EnvPool can on Linux. JAX takes numbers of 64
+        # bits for such of 32, and the networks of images take so long that Python's share of a step is nothing.
+        arrays = [*spec.state_array_spec.values(), *spec.action_array_spec.values()]
+        narrow = all(np.dtype(array.dtype).itemsize <= 4 for array in arrays)
+        flat = self.observations.is_box and self.obs_dtype == "float32"
+        self._is_light = narrow and flat and sys.platform == "linux"
 
     def open(self, seeds: list[int]) -> EnvPoolVector:
+        # More threads than cores slow light environments down, and two halves step at a time.
+        threads = {"num_threads": max(1, len(os.sched_getaffinity(0)) // 2)} if self._is_light else {}
+
         def make() -> Any:
-            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **self.kwargs)
+            kwargs = threads | self.kwargs
+            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **kwargs)
             return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
 
         pool, _ = quietly(make, self.env_id, self.kwargs)
-        return EnvPoolVector(pool, self.observations, self.actions)
+        return EnvPoolVector(pool, self.observations, self.actions, self._is_light and jax.default_backend() == "cpu")
 
 
 class EnvPoolVector:
     """A pool of M environments whose seeds were given when it was made."""
 
-    def __init__(self, pool: Any, observations: Observations, actions: Actions) -> None:
+    def __init__(self, pool: Any, observations: Observations, actions: Actions, steps_inside: bool) -> None:
         self._pool, self._observations, self._actions = pool, observations, actions
+        self._steps_inside = steps_inside
 
     def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
         assert which.all()  # a pool resets the others itself
@@ -112,14 +124,7 @@ class EnvPoolVector:
         return Moved(self._observations.convert(obs), reward, terminated, truncated, {})
 
     def inside(self) -> Inside | None:
-        """EnvPool has it on Linux, and for numbers of up to 32 bits: JAX would take others for such.
-
-        Images are left out: their networks take so long that Python's share of a step is nothing.
-        """
-        specs = [*self._pool.spec.state_array_spec.values(), *self._pool.spec.action_array_spec.values()]
-        narrow = all(np.dtype(spec.dtype).itemsize <= 4 for spec in specs)
-        flat = self._observations.is_box and self._observations.dtype == "float32"
-        if sys.platform != "linux" or jax.default_backend() != "cpu" or not (narrow and flat):
+        if not self._steps_inside:
             return None
         handle, receive, send, _ = self._pool.xla()
 

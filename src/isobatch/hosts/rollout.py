@@ -5,6 +5,7 @@ All are written for one seed and are vmapped over seeds.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -74,11 +75,11 @@ class Finished(eqx.Module):
 
 def replaced(tree: T, **fields: Any) -> T:
     """`dataclasses.replace` without checks of shapes: outside compiled programs there is an axis of seeds in front."""
-
-    def where(t: T) -> list[Any]:
-        return [getattr(t, name) for name in fields]
-
-    return eqx.tree_at(where, tree, list(fields.values()), is_leaf=lambda x: x is None)
+    copy = object.__new__(type(tree))
+    for field in dataclasses.fields(tree):  # type: ignore[arg-type]  # a module of equinox is a dataclass
+        object.__setattr__(copy, field.name, fields.pop(field.name, getattr(tree, field.name)))
+    assert not fields
+    return copy
 
 
 def host_carry(env: HostEnvironment, num_envs: int, seed: int) -> EnvCarry:
