@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import re
 import time
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from isobatch.config import Config
 from isobatch.diagnosis import diagnose
 from isobatch.envs import env_of, is_host
 from isobatch.errors import RunError, UsageError
-from isobatch.gradients import per_sample
+from isobatch.gradients import outside, per_sample
 from isobatch.gradients.batches import batch_products, samples_of
 from isobatch.gradients.chains import true_advantages
 from isobatch.gradients.gram import gram
@@ -246,6 +247,21 @@ def test_who_is_faster_decides_nothing(env: str, settings: dict[str, Any]) -> No
         for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
             np.testing.assert_array_equal(one, other)
     assert no_processes()
+
+
+def test_a_long_collection_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outside, "SILENCE", 0.0)
+    monkeypatch.setattr(outside, "ROWS", 2)
+    write_run(tmp_path / "run", tiny("ppo", f"{__name__}:Five-v0"))
+    told: list[str] = []
+    diagnose(tmp_path / "run", LabOptions(**SMALL, sections="lags"), watch=lambda what, done: told.append(what))
+    how_far = [
+        re.fullmatch(r".*: lags, environments 1 to (\d+) of (\d+), step (\d+) of at most (\d+)", s) for s in told
+    ]
+    steps = [(int(m[3]), int(m[4])) for m in how_far if m]
+    assert len(steps) > 2
+    assert all(step <= most for step, most in steps)
+    assert steps == sorted(steps)
 
 
 def test_the_command_says_what_cannot_be_seen(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -53,9 +53,14 @@ def diagnose(
     out = out or run_dir / "diagnosis"
     wanted = checkpoint_numbers(run_dir, checkpoints)
     results = []
+    name, before = "", 0.0
+
+    def tell(detail: str) -> None:
+        watch(f"{name}, {detail}", before)
+
     for at, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        about = policy_of(loaded, options, policy_seed, changes, env_timeout)
+        about = policy_of(loaded, options, policy_seed, changes, env_timeout, tell)
         result: dict[str, Any] = {
             "iteration": loaded.iteration,
             "env_steps": loaded.iteration * loaded.config.geometry.iteration_batch,
@@ -90,6 +95,7 @@ def policy_of(
     policy_seed: int | None,
     changes: Mapping[str, Any],
     env_timeout: float = Options.env_timeout,
+    tell: Say = lambda detail: None,
 ) -> Policy:
     """The policy of one of the run's seeds; the first unless another one is named."""
     env = env_of(loaded.config)
@@ -103,7 +109,7 @@ def policy_of(
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes)
-    source = Outside(config, env, state, env_timeout) if is_host(env) else Inside(config, env, state)
+    source = Outside(config, env, state, env_timeout, tell) if is_host(env) else Inside(config, env, state)
     return Policy(config, source, state, options)
 
 

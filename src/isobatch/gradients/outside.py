@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import jax
@@ -32,6 +33,7 @@ from isobatch.state import TrainState
 LONGEST_WAIT = 1000  # steps after a reset, at most, that stand for the time limit: some games have limits of hours
 ROWS = 64  # that environments are run for between two looks at what is still missing
 SIDE_BY_SIDE = 128  # environments that run at a time
+SILENCE = 10.0  # seconds between two words on how far a collection is
 PROCESSES = 16  # those that have a process each: so many, or as many as the run has
 
 
@@ -43,6 +45,7 @@ class Outside:
     env: HostEnvironment
     state: TrainState
     env_timeout: float
+    tell: Callable[[str], None] = lambda detail: None  # how far a collection is, now and then
     sets_clocks: bool = False
     cheap_steps: int = 200_000
 
@@ -108,7 +111,7 @@ class Outside:
 
     def _record(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int, key: Key[Array, ""]) -> Columns:
         """Columns of environments that were reset `passed` rows before; some of them at a time."""
-        columns = Columns(passed, kept, most, least)
+        columns, spoken = Columns(passed, kept, most, least), time.monotonic()
         for turn, begin in enumerate(range(0, len(passed), self.width)):
             part = slice(begin, min(begin + self.width, len(passed)))
             with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
@@ -119,6 +122,11 @@ class Outside:
                         columns.store(first, player.judged(rollout, over), part)
                     if not columns.missing(part).any():
                         break
+                    if time.monotonic() - spoken > SILENCE:
+                        spoken = time.monotonic()
+                        which = f"environments {begin + 1:,} to {part.stop:,} of {len(passed):,}"
+                        last = int(passed[part].max()) + most
+                        self.tell(f"{which}, step {min(first + ROWS, last):,} of at most {last:,}")
         return columns
 
     def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> Player:
