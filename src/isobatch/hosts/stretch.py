@@ -47,18 +47,23 @@ def stretch(
     one steps.
     """
 
-    def step(carry: Any, _: None) -> tuple[Any, Stretch]:
-        handles, keys, obs = carry
-        keys, choices = zip(*(choose(leaves, key, seen) for key, seen in zip(keys, obs, strict=True)), strict=True)
-        sent = [choice.sent.reshape(-1, *choice.sent.shape[2:]) for choice in choices]
-        handles = [inside.send(*told) for inside, *told in zip(insides, handles, sent, strict=True)]
-        handles, moved = zip(*(i.receive(h) for i, h in zip(insides, handles, strict=True)), strict=True)
-        seen, *outcomes = (
-            [part.reshape(old.shape[:2] + part.shape[1:]) for part, old in zip(parts, obs, strict=True)]
-            for parts in zip(*(m[:4] for m in moved), strict=True)
-        )
-        rows = [obs, [jax.vmap(packed)(choice) for choice in choices], *outcomes]
-        return (list(handles), list(keys), seen), Stretch(*(jnp.concatenate(row, axis=1) for row in rows))
+    def step(halves: list[Any], _: None) -> tuple[list[Any], Stretch]:
+        sent, after, rows = [], [], []
+        for inside, (handle, key, seen) in zip(insides, halves, strict=True):
+            later, choice = choose(leaves, key, seen)
+            told = choice.sent.reshape(-1, *choice.sent.shape[2:])
+            sent.append((inside.send(handle, told), later, choice))
+        for inside, (_, _, seen), (handle, key, choice) in zip(insides, halves, sent, strict=True):
+            handle, moved = inside.receive(handle)
+            parts: list[Any] = [part.reshape(seen.shape[:2] + part.shape[1:]) for part in moved[:4]]
+            shown, *outcome = parts
+            after.append((handle, key, shown))
+            rows.append(Stretch(seen, jax.vmap(packed)(choice), *outcome))
+        return after, jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *rows)
 
-    (_, keys, obs), steps = jax.lax.scan(step, (handles, keys, obs), None, length=length)
-    return keys, obs, jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), steps)
+    halves, steps = jax.lax.scan(step, list(zip(handles, keys, obs, strict=True)), None, length=length)
+    return (
+        [key for _, key, _ in halves],
+        [seen for *_, seen in halves],
+        jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), steps),
+    )
