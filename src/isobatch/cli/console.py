@@ -98,17 +98,17 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
 
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A function of what is being done and the part of all that is done: a bar on a terminal, else a line a step."""
+    """A function of what is done and of the part that is: a bar on a terminal, else a line for each thing and tenth."""
     if quiet:
         yield lambda what, done: None
         return
     if not err.is_terminal:
-        newest = ""
+        newest, shown = "", 0.0
 
         def line(what: str, done: float) -> None:
-            nonlocal newest
-            if what != newest:
-                newest = what
+            nonlocal newest, shown
+            if what != newest or done >= shown + 0.1:
+                newest, shown = what, done
                 say(f"{100 * done:3.0f} %  {what}")
 
         yield line
