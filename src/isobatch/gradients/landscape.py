@@ -55,8 +55,10 @@ def measure(
     obs, action = chains.segment.obs, chains.segment.action
     group = np.arange(chains.count) * chains.groups // chains.count
     together = (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
-    *_, norms = window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)
-    _, true, _ = window_products(policy, obs, action, true_advantages(config, chains), chains.length)
+    passes = len(variants) + 2
+    norms = jax.block_until_ready(window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)[2])
+    watch(1 / passes)
+    true = window_products(policy, obs, action, true_advantages(config, chains), chains.length)[1]
     moments = {}
     for done, (steps, lam) in enumerate(variants):
         advantage = window_advantages(config, chains, steps, lam)
@@ -68,7 +70,7 @@ def measure(
             bias=_products(mean - true),
             together=together,
         )
-        watch((done + 1) / len(variants))
+        watch((done + 3) / passes)
     return moments, _products(true)
 
 
