@@ -53,10 +53,15 @@ def diagnose(
     out = out or run_dir / "diagnosis"
     wanted = checkpoint_numbers(run_dir, checkpoints)
     results = []
-    name, before = "", 0.0
+    name, now = "", 0.0
+
+    def note(what: str, done: float) -> None:
+        nonlocal now
+        now = done
+        watch(what, done)
 
     def tell(detail: str) -> None:
-        watch(f"{name}, {detail}", before)
+        watch(f"{name}, {detail}", now)
 
     for at, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
@@ -69,12 +74,12 @@ def diagnose(
             before = (at + place / len(options.chosen)) / len(wanted)
             share = 1 / len(options.chosen) / len(wanted)
             name = f"iteration {loaded.iteration}: {section}"
-            watch(name, before)
+            note(name, before)
             path = out / f"{loaded.iteration:09d}-{section}.json"
             key = key_of(about, loaded.iteration, section)
             found = stored(path, key)
             if found is None:
-                inner = partial(_within, watch, name, before, share)
+                inner = partial(_within, note, name, before, share)
                 try:
                     found = plain_json(RUN[section](about, inner))
                 except NotHereError as error:
