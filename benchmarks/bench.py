@@ -95,7 +95,7 @@ def host_sides(ours: str, peers: str, scale: float) -> Sides:
         sides |= sb3_sides(f"sb3, {size}", [peers, SB3, *batch, "--steps", steps])
     return sides | {
         "isobatch, inside JAX, 2,048": [ours, OURS, "--num-envs", 64, "--steps", 4 * many],
-        "EnvPool alone, 64": [ours, ALONE, "--steps", 2 * many],
+        "EnvPool alone": [ours, ALONE, "--steps", 2 * many],
     }
 
 
@@ -146,7 +146,7 @@ GROUPS = {
             Promise("Gymnasium, 8 environments", "isobatch, Gymnasium, 8", sb3_names("sb3, 8"), 2.0),
             Promise("EnvPool, 64, minibatches of 2,048", "isobatch, EnvPool, 2,048", sb3_names("sb3, 2,048"), 8.0),
             Promise("inside JAX, minibatches of 2,048", "isobatch, inside JAX, 2,048", sb3_names("sb3, 2,048"), None),
-            Promise("EnvPool alone, no learning", "EnvPool alone, 64", sb3_names("sb3, 2,048"), None),
+            Promise("EnvPool alone, no learning", "EnvPool alone", sb3_names("sb3, 2,048"), None),
             Promise("EnvPool, 64, minibatches of 256", "isobatch, EnvPool, 256", sb3_names("sb3, 256"), None),
             Promise("EnvPool, 64, minibatches of 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), None),
         ),

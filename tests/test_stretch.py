@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 from needs import needs_envpool
 from tiny import tiny
 
@@ -92,7 +93,7 @@ def misbehaving(monkeypatch: pytest.MonkeyPatch, deed: Any) -> None:
 
         def send(handle: Any, actions: Any) -> Any:
             kind = jax.ShapeDtypeStruct(handle.shape, handle.dtype)
-            return found.send(jax.experimental.io_callback(deed, kind, handle), actions)
+            return found.send(io_callback(deed, kind, handle), actions)
 
         return found._replace(send=send)
 

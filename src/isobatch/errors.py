@@ -14,6 +14,12 @@ class RunError(RuntimeError):
     """The request was fine and the run could not go on (exit code 1)."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def near_matches(word: str, known: Iterable[str]) -> str:
     """`"; did you mean A, B?"` for close spellings, else `""`, ready to end a sentence with."""
     lowered = {name.lower(): name for name in known}

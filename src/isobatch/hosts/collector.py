@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from isobatch.config import Config
-from isobatch.errors import RunError
+from isobatch.errors import RunError, first_line
 from isobatch.hosts.halves import Half, columns_of
 from isobatch.hosts.interface import FaultError, HostEnvironment, Inside, Moved
 from isobatch.hosts.packing import Packing
@@ -188,7 +188,7 @@ class Collector:
             try:
                 keys, obs, steps = actor.stretch(keys, [half.obs for half in self._halves])
             except jax.errors.JaxRuntimeError as error:
-                raise FaultError(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from None
+                raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
             beat()
             rows = slice(t, t + actor.at_once)
             for name, part in steps._asdict().items():

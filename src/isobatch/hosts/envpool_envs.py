@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from isobatch.envs.interface import Settings
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, first_line, near_matches
 from isobatch.hosts.interface import FaultError, Inside, Moved
 from isobatch.hosts.spaces import Actions, Observations
 
@@ -47,7 +47,7 @@ def imported() -> Any:
 
 def missing_library(error: BaseException) -> UsageError:
     """A system library that EnvPool's environments need: which one, and how to get it."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = first_line(error)
     if "Qt" in text:
         return UsageError(f"EnvPool's Procgen needs Qt ({text}): apt-get install libqt5gui5, or make setup-envpool.")
     return UsageError(f"EnvPool cannot be loaded ({text}): install what it misses, or {INSTALL}.")
@@ -114,13 +114,13 @@ class EnvPoolVector:
         try:
             self._pool.send(self._actions.convert(actions))
         except Exception as error:
-            raise FaultError(f"raised {type(error).__name__}: {error}") from None
+            raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
 
     def receive(self) -> Moved:
         try:
             obs, reward, terminated, truncated, _ = self._pool.recv()
         except Exception as error:
-            raise FaultError(f"raised {type(error).__name__}: {error}") from None
+            raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
         return Moved(self._observations.convert(obs), reward, terminated, truncated, {})
 
     def inside(self) -> Inside | None:
@@ -153,6 +153,7 @@ def quietly(make: Any, env_id: str, kwargs: dict[str, Any]) -> Any:
     except (ImportError, OSError) as error:
         raise missing_library(error) from None
     except Exception as error:
-        text = str(error).splitlines()[0] if str(error) else ""
         hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
-        raise UsageError(f"env='envpool/{env_id}' cannot be made ({type(error).__name__}: {text}){hint}.") from None
+        raise UsageError(
+            f"env='envpool/{env_id}' cannot be made ({type(error).__name__}: {first_line(error)}){hint}."
+        ) from None

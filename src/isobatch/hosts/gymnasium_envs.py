@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from isobatch.envs.interface import Settings
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, first_line
 from isobatch.hosts.guard import GuardError, Recipe, guarded, silent_logger
 from isobatch.hosts.interface import FaultError, Moved
 from isobatch.hosts.spaces import Actions, Observations, batched
@@ -178,8 +178,3 @@ def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         cause = f"{type(error).__name__}: {first_line(error)}"
         hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
         raise UsageError(f"env={env_id!r} cannot be made ({cause}){hint}.") from None
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -43,8 +43,8 @@ def stretch(
 ) -> tuple[list[Array], list[Array], Stretch]:
     """Keys and observations [S, n, ...] of each half after K steps, and the steps.
 
-    `choose` is the policy: leaves, keys, observations -> keys, choices. While it acts for the second half, the first
-    one steps.
+    `choose` is the policy: leaves, keys, observations -> keys, choices. Nothing but its own handle orders what happens
+    to a half, so one can step while the policy acts for the other.
     """
 
     def step(halves: list[Any], _: None) -> tuple[list[Any], Stretch]:
