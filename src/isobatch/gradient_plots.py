@@ -47,7 +47,7 @@ def geometries(found: Found, path: Path, title: str) -> None:
         axes.set_xticks(steps, [f"{row['num_envs']}x{row['num_steps']}" for row in rows], rotation=60, fontsize=8)
         axes.minorticks_off()
         axes.set_xlabel("environments x steps")
-    left.legend(fontsize=8, framealpha=0.85, edgecolor="none")
+    left.legend(fontsize=8, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.3))
     middle.legend(fontsize=8, frameon=False, loc="lower right")
     plain_numbers(middle)
     resets = "staggered resets" if found["staggered_resets"] else "environments reset together"
