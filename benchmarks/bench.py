@@ -4,7 +4,7 @@
 
 Every side runs in a process of its own, one after the other, and the whole round is repeated, in alternating order, so
 that a slow spell of the machine hits all of them. Medians are compared. A peer that can choose its number of threads or
-its vectorisation is measured with each choice, and its fastest one counts. Results go to benchmarks/results/, group by
+its vectorization is measured with each choice, and its fastest one counts. Results go to benchmarks/results/, group by
 group: those that are not measured again stay.
 """
 
@@ -130,7 +130,7 @@ GROUPS = {
     "ewma": Group(
         "What EWMA costs",
         "CartPole-v1, 8 environments x 128 steps, both variants in one process, chunk by chunk in turn. Medians of the "
-        "ratios of neighbouring chunks, in brackets their middle half.",
+        "ratios of neighboring chunks, in brackets their middle half.",
         lambda ours, peers, scale: {"ewma": [ours, EWMA, "--chunks", max(2, int(40 * scale))]},
         (),
         peers=False,

@@ -2,7 +2,7 @@
 
     python benchmarks/ewma_cost.py [--algo ppo ppg] [--chunks 40]
 
-A slow spell of the machine hits both sides of a pair of neighbouring chunks; the median of their ratios is compared.
+A slow spell of the machine hits both sides of a pair of neighboring chunks; the median of their ratios is compared.
 CartPole-v1, 8 environments x 128 steps, two 64x64 networks, one seed. Prints one JSON object.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 import isobatch
-from isobatch.program import MAX_ROWS, initial_states, program_for, use_cores
+from isobatch.training.compiled_program import MAX_ROWS, initial_states, program_for, use_cores
 
 TARGETS = {"ppo": 0.12, "ppg": 0.03}  # the time that the -ewma variant may take beyond the plain one
 
@@ -43,7 +43,7 @@ class Side:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algo", nargs="+", default=list(TARGETS), choices=list(TARGETS))
-    parser.add_argument("--chunks", type=int, default=40, help="pairs of neighbouring chunks")
+    parser.add_argument("--chunks", type=int, default=40, help="pairs of neighboring chunks")
     args = parser.parse_args()
     use_cores(1)
     print(json.dumps({"costs": [cost(algo, args.chunks) for algo in args.algo]}))

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from isobatch.config import Config
 from isobatch.envs.spaces import Discrete
-from isobatch.gradients.gram import compiled_gram, gram, plan
-from isobatch.gradients.per_sample import per_sample_gradients
-from isobatch.losses import policy_gradient
-from isobatch.networks import Policy, make_networks
-from isobatch.presets import preset
+from isobatch.laboratory.gram import compiled_gram, gram, plan
+from isobatch.laboratory.per_sample import per_sample_gradients
+from isobatch.learning.losses import policy_gradient
+from isobatch.networks.actor_critic import Policy, make_networks
+from isobatch.settings.config import Config
+from isobatch.settings.presets import preset
 
 ROUNDS = 7
 SAMPLES = {"mlp": 1024, "cnn": 8192}

@@ -1,7 +1,7 @@
 """isobatch's side of the benchmark: what `isobatch train` runs, on CartPole-v1 of any backend.
 
 N envs x 128 steps, 4 minibatches and 4 epochs unless told otherwise, two separate 64x64 tanh networks, Adam, gradients
-clipped by global norm, advantages normalised per minibatch: the work that benchmarks/peers/ do, plus this package's
+clipped by global norm, advantages normalized per minibatch: the work that benchmarks/peers/ do, plus this package's
 metrics, which nothing switches off. Compiling is timed apart. Prints one JSON object.
 """
 
@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 import isobatch
-from isobatch.program import EPISODES, MAX_ROWS, initial_states, program_for, use_cores
+from isobatch.training.compiled_program import EPISODES, MAX_ROWS, initial_states, program_for, use_cores
 
 TIME_LIMIT = 60.0  # seconds that environments outside JAX may take for a step
 

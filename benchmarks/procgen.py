@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 import isobatch
-from isobatch.hosts.halves import Half
-from isobatch.program import initial_states, program_for, use_cores
+from isobatch.rollouts.env_groups import EnvGroup
+from isobatch.training.compiled_program import initial_states, program_for, use_cores
 
 
 class Stopwatch:
@@ -58,8 +58,8 @@ def main() -> None:
     compile_seconds = time.perf_counter() - begin
     watch = Stopwatch()
     for owner, name, kind in (
-        (Half, "send", "environment"),
-        (Half, "receive", "environment"),
+        (EnvGroup, "send", "environment"),
+        (EnvGroup, "receive", "environment"),
         (program.parts, "act", "inference"),
         (program.parts, "value", "inference"),
         (program.parts, "finish", "inference"),

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from isobatch.config import Config
-from isobatch.presets import ALGORITHMS, ENVIRONMENTS, FOR_BOTH, preset
+from isobatch.settings.config import Config
+from isobatch.settings.presets import ALGORITHM_ON_ENVIRONMENT, ALGORITHMS, ENVIRONMENTS, preset
 
 CHOICES = (
     "objective",
@@ -37,7 +37,7 @@ def choices() -> str:
 def differences(algo: str) -> str:
     """One line per setting: its default, the algorithm's, and where an environment's preset differs from that."""
     default, general = Config().to_dict(), usual(algo).to_dict()
-    envs = sorted({*ENVIRONMENTS, *(env for name, env in FOR_BOTH if name == algo)})
+    envs = sorted({*ENVIRONMENTS, *(env for name, env in ALGORITHM_ON_ENVIRONMENT if name == algo)})
     special = {env: preset(algo, env).to_dict() for env in envs}
     lines = []
     for name in default:

@@ -16,13 +16,14 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_num_cpu_devices", 2)
 
-# The rooms that handle arrays. `config` is not one: its floats become traced arrays inside a program.
-ROOMS = (
-    "losses advantages moments proximal aggregation minibatches distributions networks optimizers rollout staleness "
-    "state algorithms envs program evaluation checkpoints agent exports "
-    "gradients.layers gradients.per_sample gradients.gram gradients.projection"
+# The packages and modules that handle arrays, whose shapes are checked at run time. `settings` is not one: its floats
+# become traced arrays inside a program.
+CHECKED = (
+    "networks rollouts.compiled rollouts.host rollouts.staleness learning envs.interface envs.spaces envs.probes "
+    "envs.gymnax_backend training.compiled_program training.checkpoints policies laboratory.layers "
+    "laboratory.per_sample laboratory.gram laboratory.projection"
 )
-install_import_hook([f"isobatch.{room}" for room in ROOMS.split()], "typecheck.check")
+install_import_hook([f"isobatch.{name}" for name in CHECKED.split()], "typecheck.check")
 
 # The same examples in every run, and no deadline: the first example compiles.
 settings.register_profile("isobatch", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -45,10 +46,10 @@ def room_for_programs() -> Iterator[None]:
     """Forget compiled programs, between two modules, when there are many of them."""
     yield
     if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
-        from isobatch import host_program, program
+        from isobatch.training import host_program
 
-        program._PROGRAMS.clear()
-        host_program._PARTS.clear()
+        compiled_program._PROGRAMS.clear()
+        host_program._COMPILED.clear()
         jax.clear_caches()
         gc.collect()
 

@@ -4,8 +4,8 @@ import sys
 
 from tiny import tiny
 
+from isobatch.statistics.normalization import Range
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.normalisation import Range
 from isobatch.studies.scores import FINAL, Question, answers
 
 RATES = (1e-3, 1e-2)
@@ -46,7 +46,7 @@ def main() -> int:
     import dataclasses
 
     from isobatch.cli.main import main as command
-    from isobatch.studies.catalogue import STUDIES
+    from isobatch.studies.claims import STUDIES
 
     STUDIES["fake"] = dataclasses.replace(STUDY, grid=long_grid)
     return command(sys.argv[1:])

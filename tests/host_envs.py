@@ -168,7 +168,14 @@ class Text(gymnasium.Env):
     action_space = spaces.Discrete(2)
 
 
-for name, entry in {"Clock": Clock, "Walk": Walk, "Evil": Evil, "Parts": Parts, "Pixels": Pixels, "Text": Text}.items():
+for name, entry in {
+    "Clock": Clock,
+    "Walk": Walk,
+    "Evil": Evil,
+    "Parts": Parts,
+    "Pixels": Pixels,
+    "Text": Text,
+}.items():
     gymnasium.register(
         f"{name}-v0", entry, max_episode_steps=40 if name in ("Walk", "Evil", "Parts", "Pixels") else None
     )

@@ -10,10 +10,10 @@ import numpy as np
 
 from isobatch.envs.interface import Step
 from isobatch.envs.spaces import Discrete
-from isobatch.gradients.objectives import vanilla
-from isobatch.gradients.per_sample import per_sample_gradients
-from isobatch.networks import ActorCritic
-from isobatch.state import TrainState
+from isobatch.laboratory.objectives import vanilla
+from isobatch.laboratory.per_sample import per_sample_gradients
+from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import ActorCritic
 
 GAMMA, LAMBDA = 0.9, 0.6
 

@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.algorithms.policy_phase import Batch
-from isobatch.config import Config
-from isobatch.distributions import Distribution
 from isobatch.envs.spaces import Box, Discrete, Space
-from isobatch.networks import ActorCritic, make_networks
-from isobatch.optimizers import make_optimizer
-from isobatch.proximal import Ewma
-from isobatch.rollout import Segment
-from isobatch.state import Learner
+from isobatch.learning.optimizers import make_optimizer
+from isobatch.learning.policy_phase import Batch
+from isobatch.learning.proximal import Ewma
+from isobatch.learning.state import Learner
+from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.distributions import Distribution
+from isobatch.rollouts.compiled import Segment
+from isobatch.settings.config import Config
 
 OBS = 3  # numbers in an observation
 DISCRETE: Space = Discrete(3)

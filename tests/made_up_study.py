@@ -4,15 +4,15 @@ from pathlib import Path
 
 import numpy as np
 
-from isobatch.config import Config
-from isobatch.metrics import Table
-from isobatch.presets import preset
+from isobatch.settings.config import Config
+from isobatch.settings.presets import preset
+from isobatch.statistics.normalization import range_of
 from isobatch.studies.engine import parts_of
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.normalisation import range_of
 from isobatch.studies.rows import CURVES, Diverged, Outcome, rows_of_cell
 from isobatch.studies.scores import FINAL, Question, answers
 from isobatch.studies.store import Results
+from isobatch.training.metrics import Table
 
 ENVS = ("CartPole-v1", "Acrobot-v1", "Breakout-MinAtar")
 ALL, LONG = "all rules", "no rule for advantages, none for the step size"

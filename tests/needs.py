@@ -5,8 +5,8 @@ import functools
 import pytest
 
 import isobatch as ib
+from isobatch.envs import envpool_backend as envpool_envs
 from isobatch.envs import make_env
-from isobatch.hosts import envpool_envs
 
 needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
 

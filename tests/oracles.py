@@ -49,7 +49,7 @@ def cap_importance(log_pi: Array, log_behav: Array, cap: float) -> Array:
 
 
 def squared_log_ratio(pi: Array, prox: Array) -> Array:
-    """Half the square of log(pi / prox) (reference code's penalty)."""
+    """EnvGroup the square of log(pi / prox) (reference code's penalty)."""
     return np.array([0.5 * math.log(p / q) ** 2 for p, q in zip(pi, prox, strict=True)])
 
 
@@ -239,7 +239,7 @@ def _integrate(f: Callable[[Array], Array], mean: float, std: float) -> float:
     return float(np.sum((y[1:] + y[:-1]) * np.diff(x)) / 2)
 
 
-# optimisers
+# optimizers
 
 
 def clip_global_norm(gradient: Array, largest: float) -> Array:

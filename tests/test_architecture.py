@@ -1,4 +1,4 @@
-"""The plan of docs/architecture.md is the house: every module is in it and imports run downwards."""
+"""The table of docs/architecture.md is the order of the packages: imports run downwards, and some import no JAX."""
 
 import ast
 import re
@@ -10,51 +10,103 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "isobatch"
-NO_JAX = [
-    *("config", "geometry", "presets", "parsing", "options", "accounting", "errors", "metrics", "config_files"),
-    *("rescaling", "rescaling.ladder", "advice", "advice.diagram", "foreign", "cli.main", "cli.rescale", "cli.advise"),
-    *("studies.gaps", "studies.normalisation", "studies.catalogue", "studies.report", "cli.study"),
-]
+ROOT_MODULES = {"__init__", "__main__", "errors", "files", "formatting", "drawing"}
+LONGEST, LONGEST_MEDIAN = 400, 180  # lines of a module
 
 
-def plan() -> list[str]:
-    """Modules from the bottom of the house to its top; within a line of the plan from left to right."""
+def layers() -> list[str]:
+    """Packages and modules of the root as the table lists them, from the bottom up."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    lines = re.search(r"```rooms\n(.*?)```", text, re.DOTALL).group(1).splitlines()
-    return [module for line in reversed(lines) for module in reversed(line.split())]
+    rows = re.findall(r"^\| ((?:`[\w/.]+`(?:, )?)+) \|", text, re.MULTILINE)
+    return [name.rstrip("/").removesuffix(".py") for row in rows for name in re.findall(r"`([\w/.]+)`", row)]
+
+
+def without_jax() -> list[str]:
+    """Those of which the table says that they never import JAX."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| ((?:`[\w/.]+`(?:, )?)+) \|.*imports? JAX.*\|$", text, re.MULTILINE)
+    return [name.rstrip("/").removesuffix(".py") for row in rows for name in re.findall(r"`([\w/.]+)`", row)]
 
 
 def modules() -> dict[str, Path]:
-    """Module name -> file; packages without code of their own do not count."""
-    found = {}
-    for path in PACKAGE.rglob("*.py"):
-        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
-        if path.read_text().strip() and name != "__init__":
-            found[name] = path
-    return found
+    """Module name -> file."""
+    return {".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in PACKAGE.rglob("*.py")}
+
+
+def layer_of(module: str) -> str:
+    return module.split(".")[0]
 
 
 def imports(path: Path) -> set[str]:
-    """Modules of the package that a file imports, at the top or inside functions."""
-    names = set()
+    """Layers that a file imports from, at the top or inside functions."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "isobatch":
-            base = node.module.removeprefix("isobatch").removeprefix(".")
-            names |= {f"{base}.{alias.name}".removeprefix(".") for alias in node.names} | {base}
-    return names & modules().keys()
+        if isinstance(node, ast.ImportFrom) and node.module == "isobatch":
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("isobatch."):
+            found.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("isobatch.")}
+    return found
 
 
-def test_every_module_is_in_the_plan() -> None:
-    assert sorted(plan()) == sorted(modules())
+def test_every_package_is_in_the_table() -> None:
+    there = {layer_of(name) for name in modules()} - {"__init__", "__main__"}
+    assert sorted(layers()) == sorted(there)
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
+def test_few_modules_lie_in_the_root() -> None:
+    assert {name for name in modules() if "." not in name} == ROOT_MODULES
+
+
+@pytest.mark.parametrize("name", sorted(modules().keys() - {"__init__", "__main__"}))
 def test_imports_run_downwards(name: str) -> None:
-    height = {module: i for i, module in enumerate(plan())}
-    upwards = {other for other in imports(modules()[name]) - {name} if height[other] > height[name]}
+    height = {layer: i for i, layer in enumerate(layers())}
+    upwards = {other for other in imports(modules()[name]) if height[other] > height[layer_of(name)]}
     assert not upwards, f"{name} imports {upwards} from above"
 
 
-def test_plain_numbers_import_no_jax() -> None:
-    code = f"import sys, {', '.join('isobatch.' + m for m in NO_JAX)}; sys.exit('jax' in sys.modules)"
+def test_modules_of_a_package_do_not_import_each_other_in_circles() -> None:
+    house = ROOT.parent / "shared" / "tools" / "house"
+    graph = {name: module_imports(name) for name in modules()}
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, f"a circle: {' -> '.join((*path, name))}; {house.name} draws the rest"
+        if name not in done:
+            for other in graph[name]:
+                visit(other, (*path, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def module_imports(name: str) -> set[str]:
+    """Modules that a module imports at its top."""
+    known, found = modules(), set()
+    for node in ast.parse(known[name].read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("isobatch"):
+            base = node.module.removeprefix("isobatch").removeprefix(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}".removeprefix(".")
+                found |= {m for m in (full, f"{full}.__init__", base, f"{base}.__init__") if m in known}
+    return found - {name}
+
+
+def test_modules_are_short() -> None:
+    lengths = sorted(len(path.read_text().splitlines()) for path in modules().values() if path.stat().st_size > 0)
+    assert lengths[-1] <= LONGEST
+    assert lengths[len(lengths) // 2] <= LONGEST_MEDIAN
+
+
+@pytest.mark.parametrize("layer", without_jax())
+def test_plain_numbers_import_no_jax(layer: str) -> None:
+    """Every module of the layer at once, in a process of its own."""
+    names = [name.removesuffix(".__init__") for name in modules() if layer_of(name) == layer]
+    code = f"import sys, {', '.join('isobatch.' + name for name in names)}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nothing_private_of_jax_is_imported() -> None:
+    assert not [name for name, path in modules().items() if "jax._src" in path.read_text()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import runpy
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,12 @@ import jax.numpy as jnp
 import pytest
 from tiny import tiny
 
-from isobatch.algorithms.iteration import iterate
 from isobatch.envs import make_env
-from isobatch.metrics import columns_of
-from isobatch.presets import ALGORITHMS
-from isobatch.program import EPISODES
-from isobatch.rescaling.ladder import ladder
-from isobatch.state import initial_state
+from isobatch.learning.iteration import iterate
+from isobatch.learning.state import initial_state
+from isobatch.settings.presets import ALGORITHMS
+from isobatch.training.compiled_program import EPISODES
+from isobatch.training.metrics import columns_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -50,7 +50,7 @@ def test_python_of_the_rescaling_page_runs() -> None:
 
 
 def test_ladder_rows() -> None:
-    first, *_, last = ladder()
+    first, *_, last = runpy.run_path(str(DOCS / "ladder.py"))["ladder"]()
     assert first[:5] == ("1", "256", "0.0005", "0.888889", "0.000000")
     assert last == ("256", "1", "3.125e-05", "0.999512", "0.992218", "8,192", "0.999589", "0.999996", "32 / 256")
 

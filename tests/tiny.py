@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from isobatch.config import Config
-from isobatch.presets import ALGORITHMS, preset
+from isobatch.settings.config import Config
+from isobatch.settings.presets import ALGORITHMS, preset
 
 ALGOS = sorted(ALGORITHMS)
 SIZES: dict[str, Any] = dict(num_envs=4, num_steps=8, hidden_sizes="8", total_timesteps=32 * 12)

@@ -1,4 +1,4 @@
-"""Run directories as training leaves them, made without training: random weights and normalisers in a checkpoint."""
+"""Run directories as training leaves them, made without training: random weights and normalizers in a checkpoint."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from tiny import tiny
 
-from isobatch.checkpoints import Checkpoints
-from isobatch.moments import Moments
-from isobatch.program import initial_states
-from isobatch.run_directory import RunDirectory
-from isobatch.state import TrainState
+from isobatch.learning.state import TrainState
+from isobatch.networks.moments import Moments
+from isobatch.training.checkpoints import Checkpoints
+from isobatch.training.compiled_program import initial_states
+from isobatch.training.run_directory import RunDirectory
 
 Runs = Callable[..., Path]
 ITERATION = 3

@@ -18,9 +18,9 @@ import numpy as np
 from scipy import stats
 from training import train
 
-from isobatch.metrics import RETURN
-from isobatch.plots import learning_curves, seed_curves
-from isobatch.run_directory import RunDirectory
+from isobatch.training.curves import learning_curves, seed_curves
+from isobatch.training.metrics import RETURN
+from isobatch.training.run_directory import RunDirectory
 
 HERE = Path(__file__).parent
 SEEDS, GOAL = 8, 475

@@ -115,7 +115,7 @@ def write_post(out: Path) -> list[str]:
 
 
 VERDICT = """\
-In plain words: gradients of neighbouring steps do lie along the same line more often than others, but they point as
+In plain words: gradients of neighboring steps do lie along the same line more often than others, but they point as
 often one way along it as the other, so in the sum that Var(G_B) is made of they cancel. A rollout of 256 steps is worth
 about as many independent samples as it has steps. What makes long rollouts noisier at equal data, where they are, is
 the advantage of each single step: it sums more rewards. And what makes very short ones bad is bias."""

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.metrics import RETURN
-from isobatch.plots import learning_curves
-from isobatch.run_directory import RunDirectory
+from isobatch.training.curves import learning_curves
+from isobatch.training.metrics import RETURN
+from isobatch.training.run_directory import RunDirectory
 
 HERE = Path(__file__).parent
 FIGURE = "--env CartPole-v1 --num-envs 16 --num-steps 64 --num-minibatches 8 --update-epochs 1 --learning-rate 1e-3"
@@ -71,7 +71,7 @@ def write_page(out: Path, found: dict[tuple[str, int], dict[str, Any]], speeds: 
         "# Proximal policies on fresh and stale data",
         "",
         "Made by `python docs/results/proximal.py`. PPO's clipped objective on CartPole-v1, its importance ratio to",
-        "the behavior policy throughout; what differs is the policy that the clip range is centred on. Mean episodic",
+        "the behavior policy throughout; what differs is the policy that the clip range is centered on. Mean episodic",
         "return over the whole run, with 95 % intervals over 8 seeds, and the mean KL from the behavior policy.",
         "",
         "| proximal policy | " + " | ".join(f"staleness {s}" for s in STALENESS) + " | steps/s at staleness 4 |",

@@ -1,4 +1,4 @@
-"""Measure the return of uniformly random actions: the low end of the ranges in `isobatch.studies.normalisation`.
+"""Measure the return of uniformly random actions: the low end of the ranges in `isobatch.statistics.normalization`.
 
     python docs/results/random_returns.py [--episodes 1024] [--seed 0]
 
@@ -18,7 +18,7 @@ import numpy as np
 from isobatch.envs import make_env
 from isobatch.envs.interface import Environment
 from isobatch.envs.spaces import Box, Space
-from isobatch.studies.normalisation import OTHERS
+from isobatch.statistics.normalization import OTHERS
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isobatch.plots import learning_curves
-from isobatch.run_directory import RunDirectory
+from isobatch.training.curves import learning_curves
+from isobatch.training.run_directory import RunDirectory
 
 HERE = Path(__file__).parent
 FAMILY = ["ppo", "ppo-ewma", "ppg", "ppg-ewma", "a2c", "reinforce"]

@@ -1,4 +1,4 @@
-"""isobatch: policy optimisation that behaves the same at any batch size, and the instruments to see why."""
+"""isobatch: policy optimization that behaves the same at any batch size, and the instruments to see why."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isobatch.advice import advise as advise
-    from isobatch.agent import Agent as Agent
-    from isobatch.agent import load_agent as load_agent
-    from isobatch.config import Config as Config
-    from isobatch.config import Hypers as Hypers
     from isobatch.errors import RunError as RunError
     from isobatch.errors import UsageError as UsageError
-    from isobatch.geometry import Geometry as Geometry
-    from isobatch.presets import preset as preset
+    from isobatch.policies.agent import Agent as Agent
+    from isobatch.policies.agent import load_agent as load_agent
     from isobatch.rescaling import Rescaled as Rescaled
     from isobatch.rescaling import rescale as rescale
-    from isobatch.trainer import Result as Result
-    from isobatch.trainer import train as train
+    from isobatch.settings.config import Config as Config
+    from isobatch.settings.config import Hypers as Hypers
+    from isobatch.settings.geometry import Geometry as Geometry
+    from isobatch.settings.presets import preset as preset
+    from isobatch.training.trainer import Result as Result
+    from isobatch.training.trainer import train as train
 
 # Loaded on first use: what only computes numbers should not wait for JAX.
 _HOMES = {
-    "Config": "config",
-    "Hypers": "config",
-    "Geometry": "geometry",
+    "Config": "settings.config",
+    "Hypers": "settings.config",
+    "Geometry": "settings.geometry",
     "RunError": "errors",
     "UsageError": "errors",
-    "preset": "presets",
+    "preset": "settings.presets",
     "rescale": "rescaling",
     "Rescaled": "rescaling",
     "advise": "advice",
-    "Agent": "agent",
-    "load_agent": "agent",
-    "Result": "trainer",
-    "train": "trainer",
+    "Agent": "policies.agent",
+    "load_agent": "policies.agent",
+    "Result": "training.trainer",
+    "train": "training.trainer",
 }
 __all__ = sorted(_HOMES)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from made_up import CONTINUOUS, DISCRETE, make_actor_critic, make_config, make_learner, make_segment, with_fields
 
-from isobatch.algorithms.auxiliary_phase import AuxiliaryBatch, auxiliary_step
-from isobatch.algorithms.policy_phase import gradient_step, prepare
-from isobatch.config import Config
 from isobatch.envs.spaces import Space
-from isobatch.moments import Moments
-from isobatch.networks import ActorCritic, Policy
-from isobatch.proximal import Ewma
+from isobatch.learning.auxiliary_phase import AuxiliaryBatch, auxiliary_step
+from isobatch.learning.policy_phase import gradient_step, prepare
+from isobatch.learning.proximal import Ewma
+from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.moments import Moments
+from isobatch.settings.config import Config
 
 torch_step = pytest.importorskip("torch_step", reason="torch is not installed (pip install torch==2.13.0)")
 pytestmark = pytest.mark.usefixtures("float64")

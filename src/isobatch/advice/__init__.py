@@ -12,8 +12,8 @@ from typing import Any
 from isobatch.advice.findings import Conflict, Finding, settle
 from isobatch.advice.monitors import Metrics, monitor
 from isobatch.advice.rules_of_thumb import Facts, check
-from isobatch.config import Config
 from isobatch.rescaling import describe
+from isobatch.settings.config import Config
 
 # Numbers in an action, or actions to choose from, and whether they are continuous: known without making the
 # environment, which would load JAX.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from isobatch.config import Config
-from isobatch.geometry import center_of_mass, span
 from isobatch.rescaling.rules import advantage_decay
+from isobatch.settings.config import Config
+from isobatch.settings.geometry import center_of_mass, span
 
 SHADES = "█▓▒░"
 WIDTH = 44  # characters of a rollout row
@@ -89,12 +89,12 @@ def _proximal(config: Config) -> str:
 def _advantages(config: Config) -> str:
     g, decay = config.geometry, advantage_decay(config)
     if config.advantage_norm == "none":
-        return "not normalised"
+        return "not normalized"
     if config.advantage_norm == "minibatch":
-        return f"normalised over each minibatch of {g.optimization_batch:,}"
+        return f"normalized over each minibatch of {g.optimization_batch:,}"
     length = span(decay)
     word = "iteration" if length == 1 else "iterations"
-    return f"normalised over {length:,.4g} {word} = {length * g.iteration_batch:,.0f} samples"
+    return f"normalized over {length:,.4g} {word} = {length * g.iteration_batch:,.0f} samples"
 
 
 def _under(text: str, right: str) -> str:

@@ -14,8 +14,8 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
-from isobatch.config import Config
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
+from isobatch.settings.config import Config
 
 Metrics = Mapping[str, Any]  # name -> a sequence of floats
 
@@ -87,7 +87,7 @@ def advantage_swings(metrics: Metrics, config: Config) -> Finding:
     """
     name = "advantage-swings"
     if config.advantage_norm == "none":
-        return Finding(name, "note", "advantage standard deviation: advantages are not normalised.", PAPER)
+        return Finding(name, "note", "advantage standard deviation: advantages are not normalized.", PAPER)
     column = EWMA_STD if config.advantage_norm == "ewma" and EWMA_STD in metrics else ADVANTAGE_STD
     swings = [swing(rows[i : i + NEAR]) for rows in _by_seed(metrics, column) for i in range(0, len(rows), NEAR // 2)]
     if not swings:

@@ -1,4 +1,4 @@
-"""Rules of thumb for the sizes of policy optimisation, each a named check with its source.
+"""Rules of thumb for the sizes of policy optimization, each a named check with its source.
 
 They are folklore: nobody has measured them on your problem. A measurement, here the critical batch size, outranks
 them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
-from isobatch.config import Config
-from isobatch.geometry import minibatch_counts
+from isobatch.settings.config import Config
+from isobatch.settings.geometry import minibatch_counts
 
 FOLKLORE = "folklore: rules of thumb"
 GUIDE = "folklore: n_envs and n_steps guide"
@@ -73,7 +73,7 @@ def envs_for_throughput(config: Config, facts: Facts) -> Finding:
 
 
 def horizon(config: Config) -> float:
-    """Steps over which generalised advantage estimation looks ahead: 1/(1 - gamma lambda)."""
+    """Steps over which generalized advantage estimation looks ahead: 1/(1 - gamma lambda)."""
     decay = config.hypers.gamma * config.hypers.gae_lambda
     return 1 / (1 - decay) if decay < 1 else math.inf
 

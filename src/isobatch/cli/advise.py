@@ -18,9 +18,9 @@ from isobatch.advice.diagram import diagram
 from isobatch.advice.findings import Finding
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given_settings
-from isobatch.config import Config
 from isobatch.errors import UsageError
-from isobatch.parsing import parse_value
+from isobatch.settings.config import Config
+from isobatch.settings.parsing import parse_value
 
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
 FACTS = {
@@ -48,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     facts = {name: getattr(args, name) for name in (*FACTS, "continuous")}
     facts["cores"] = args.cores or os.cpu_count()
     if metrics is not None and "noise/trace" in metrics and not args.critical_batch:
-        from isobatch.metrics import critical_batch
+        from isobatch.training.metrics import critical_batch
 
         facts["critical_batch"] = critical_batch(metrics)
     advice = advise(config, known_facts(config, **facts), metrics)
     if args.plot:
-        from isobatch.advice.geometry_plot import plot_geometry
+        from isobatch.advice.geometry_drawing import plot_geometry
 
         plot_geometry(config, args.plot)
     if args.json:
@@ -71,7 +71,7 @@ def subject(args: argparse.Namespace) -> tuple[Config, Any]:
         return config_from(args), None
     if given_settings(args):
         raise UsageError(f"run {str(args.run_dir)!r} has its own settings: give a run or settings, not both.")
-    from isobatch.run_directory import RunDirectory
+    from isobatch.training.run_directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     return directory.config, directory.metrics()

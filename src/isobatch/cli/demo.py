@@ -12,7 +12,7 @@ from pathlib import Path
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import RunError
-from isobatch.parsing import parse_value
+from isobatch.settings.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:
@@ -24,16 +24,16 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     seeds = parse_value("num_seeds", args.num_seeds, int)
-    from isobatch.plots import learning_curves
-    from isobatch.run_directory import RunDirectory
-    from isobatch.story import chapters, moral, outcome
-    from isobatch.trainer import train
+    from isobatch.studies.demo import conclusion, demo_runs, outcome
+    from isobatch.training.curves import learning_curves
+    from isobatch.training.run_directory import RunDirectory
+    from isobatch.training.trainer import train
 
-    told = chapters(parse_value("total_timesteps", args.total_timesteps, int))
+    runs = demo_runs(parse_value("total_timesteps", args.total_timesteps, int))
     tables, outcomes = {}, {}
-    for number, chapter in enumerate(told, start=1):
-        config, run_dir = chapter.config, args.out / "-".join(re.findall(r"\w+", chapter.name))
-        console.say(f"({number}/{len(told)}) {chapter.name}: {config.num_envs} x {config.num_steps} steps")
+    for number, each in enumerate(runs, start=1):
+        config, run_dir = each.config, args.out / "-".join(re.findall(r"\w+", each.name))
+        console.say(f"({number}/{len(runs)}) {each.name}: {config.num_envs} x {config.num_steps} steps")
         failed = False
         with console.training_bar(config.env_steps, quiet=False) as watch:
             try:
@@ -44,13 +44,13 @@ def run(args: argparse.Namespace) -> int:
         if not failed and result.interrupted:
             console.say("Interrupted and kept: run it again to go on.")
             return 130
-        tables[chapter.name] = RunDirectory.open(run_dir).metrics()
-        outcomes[chapter.name] = outcome(tables[chapter.name], config, failed)
+        tables[each.name] = RunDirectory.open(run_dir).metrics()
+        outcomes[each.name] = outcome(tables[each.name], config, failed)
     picture = args.out / "batch-size.png"
-    dashed = [c.name for c in told if not c.rescaled]
+    dashed = [c.name for c in runs if not c.rescaled]
     learning_curves(tables, picture, "PPO-EWMA on CartPole-v1 at three batch sizes", dashed=dashed)
     if args.json:
-        console.print_json({"outcomes": outcomes, "picture": str(picture), "says": moral(told, outcomes)})
+        console.print_json({"outcomes": outcomes, "picture": str(picture), "says": conclusion(runs, outcomes)})
         return 0
     rows = [
         [
@@ -62,9 +62,9 @@ def run(args: argparse.Namespace) -> int:
             f"{c.config.hypers.adv_norm_decay:.4f}",
             outcomes[c.name],
         ]
-        for c in told
+        for c in runs
     ]
     columns = ["run", "iteration", "minibatch", "learning rate", "beta_prox", "adv. decay", "final return"]
     console.out.print(console.table("", columns, rows))
-    console.out.print(f"\n{moral(told, outcomes)}\nThe picture: {picture}", markup=False)
+    console.out.print(f"\n{conclusion(runs, outcomes)}\nThe picture: {picture}", markup=False)
     return 0

@@ -14,11 +14,11 @@ from typing import Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.train import default_directory
-from isobatch.config import Config, Hypers
 from isobatch.errors import RunError, UsageError
-from isobatch.gradients.options import LabOptions
-from isobatch.options import Options
-from isobatch.published import PUBLISHED
+from isobatch.laboratory.options import LabOptions
+from isobatch.settings.config import Config, Hypers
+from isobatch.settings.options import Options
+from isobatch.settings.published import PUBLISHED
 
 # Settings of a run that may be changed to measure its policy; the others made the policy what it is.
 CHANGEABLE = (
@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
     timeout = given(args, Options).get("env_timeout", Options.env_timeout)
-    from isobatch.diagnosis import diagnose
-    from isobatch.gradient_plots import draw_all, training_time
-    from isobatch.gradients.words import sentences
+    from isobatch.laboratory.diagnosis import diagnose
+    from isobatch.laboratory.plots_old import draw_all, training_time
+    from isobatch.laboratory.words_old import sentences
 
     out = args.out or run_dir / "diagnosis"
     with console.progress_bar(args.quiet) as watch:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, dict[str, Any]]:
     """The run's settings, and those of them that the flags change for the measurement."""
-    from isobatch.run_directory import RunDirectory
+    from isobatch.training.run_directory import RunDirectory
 
     config = RunDirectory.open(run_dir).config
     if args.run_dir is None:
@@ -113,8 +113,8 @@ def _train(args: argparse.Namespace) -> Path:
     """Train the policy that is to be measured."""
     config, options = config_from(args), Options(**given(args, Options))
     run_dir = default_directory(config, options.seed)
-    from isobatch.program import use_cores
-    from isobatch.trainer import train
+    from isobatch.training.compiled_program import use_cores
+    from isobatch.training.trainer import train
 
     use_cores(options.num_seeds)
     console.say(f"training {config.algo} on {config.env} first, into {run_dir}")
@@ -137,7 +137,7 @@ def _post(args: argparse.Namespace, options: LabOptions) -> int:
                 f"preset={args.preset!r} has a run and settings of its own, and {name} is given: leave it out. What "
                 "can be chosen are measure_seed and out."
             )
-    from isobatch.post import reproduce
+    from isobatch.studies.blog_post import reproduce
 
     out = args.out or Path("runs") / "pendulum-post"
     with console.progress_bar(args.quiet) as watch:
@@ -153,7 +153,7 @@ def _post(args: argparse.Namespace, options: LabOptions) -> int:
 
 def show(result: dict[str, Any], title: str) -> None:
     """The tables of one checkpoint, and what they mean."""
-    from isobatch.gradients.words import sentences
+    from isobatch.laboratory.words_old import sentences
 
     console.out.print(f"\n[bold]{title}[/] after {result['env_steps']:,} steps")
     if "geometries" in result:

@@ -15,8 +15,8 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from isobatch.envs import env_ids, make_env
-    from isobatch.hosts.envpool_envs import INSTALL, envpool_ids
-    from isobatch.hosts.gymnasium_envs import gymnasium_ids
+    from isobatch.envs.envpool_backend import INSTALL, envpool_ids
+    from isobatch.envs.gymnasium_backend import gymnasium_ids
 
     found = {env_id: make_env(env_id) for env_id in env_ids()}
     gymnasium, envpool = gymnasium_ids(), envpool_ids()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError
-from isobatch.parsing import parse_value
+from isobatch.settings.parsing import parse_value
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from isobatch.evaluation import Played
-    from isobatch.loading import LoadedRun
+    from isobatch.policies.evaluation import Played
+    from isobatch.training.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
 
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
         if value < least:
             raise UsageError(f"{name}={value} must be at least {least}.")
-    from isobatch.evaluation import evaluate, gap, held_out
-    from isobatch.loading import load_run
+    from isobatch.policies.evaluation import evaluate, gap, held_out
+    from isobatch.training.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
     configs = {TRAINED: loaded.config} | ({HELD_OUT: held_out(loaded.config)} if args.held_out else {})
@@ -89,7 +89,7 @@ def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
 
 
 def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Table:
-    from isobatch.evaluation import gap
+    from isobatch.policies.evaluation import gap
 
     found = gap(*played.values())
     rows = []
@@ -105,7 +105,7 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
     """A function that films and says what; everything that can be wrong is checked before it is called."""
     if args.video is None:
         return lambda: None
-    from isobatch.agent import Agent, learned_of
+    from isobatch.policies.agent import Agent, learned_of
     from isobatch.rendering.scenes import frames
     from isobatch.rendering.stage import open_scene
     from isobatch.rendering.video import check_video, record

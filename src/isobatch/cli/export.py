@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_policy
-from isobatch.parsing import parse_value
+from isobatch.settings.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:
@@ -20,9 +20,9 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
-    from isobatch.agent import learned_of
-    from isobatch.exports import export, format_of
-    from isobatch.loading import load_run
+    from isobatch.policies.agent import learned_of
+    from isobatch.policies.exports import export, format_of
+    from isobatch.training.loading import load_run
 
     format_name = format_of(args.out, args.format)
     learned = learned_of(load_run(args.run_dir, args.checkpoint, console.say), policy_seed)

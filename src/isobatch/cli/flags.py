@@ -15,11 +15,11 @@ import typing
 from pathlib import Path
 from typing import Any, NoReturn
 
-from isobatch.config import Config, Hypers
 from isobatch.errors import UsageError, near_matches
-from isobatch.parsing import JsonMapping, parse_value
-from isobatch.presets import STALE_OBJECTIVES, preset
-from isobatch.published import PUBLISHED
+from isobatch.settings.config import Config, Hypers
+from isobatch.settings.parsing import JsonMapping, parse_value
+from isobatch.settings.presets import STALE_OBJECTIVES, preset
+from isobatch.settings.published import PUBLISHED
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,7 +107,7 @@ def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
 
 def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     """The settings of a YAML file, if one was named, under those set by a flag."""
-    from isobatch.config_files import load_yaml
+    from isobatch.settings.files import load_yaml
 
     settings = load_yaml(args.config) if args.config is not None else {}
     others = {name: getattr(args, name) for name in ("preset", "stale_objective") if hasattr(args, name)}

@@ -26,7 +26,7 @@ COMMANDS = {
     "envs": "list the environments",
     "demo": "see what it is about, in a few minutes",
 }
-USAGE = """isobatch: policy optimisation that behaves the same at any batch size.
+USAGE = """isobatch: policy optimization that behaves the same at any batch size.
 
 usage: isobatch COMMAND [flags]      isobatch COMMAND --help
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_policy
 from isobatch.errors import UsageError
-from isobatch.parsing import parse_value
+from isobatch.settings.parsing import parse_value
 
 
 def add_flags(parser: Parser) -> None:
@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"seed={seed} must be at least 0.")
     if not 0 < speed < float("inf"):
         raise UsageError(f"speed={speed:g} is out of range: use a number above 0.")
-    from isobatch.agent import Agent, learned_of
-    from isobatch.loading import load_run
+    from isobatch.policies.agent import Agent, learned_of
     from isobatch.rendering.playing import watch
     from isobatch.rendering.scenes import frames
     from isobatch.rendering.stage import open_scene
     from isobatch.rendering.terminal import terminal
     from isobatch.rendering.window import window
+    from isobatch.training.loading import load_run
 
     learned = learned_of(load_run(args.run_dir, args.checkpoint, console.say), policy_seed)
     config = learned.config

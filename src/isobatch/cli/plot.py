@@ -7,7 +7,7 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
-from isobatch.metrics import RETURN
+from isobatch.training.metrics import RETURN
 
 
 def add_flags(parser: Parser) -> None:
@@ -18,8 +18,8 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from isobatch.plots import learning_curves
-    from isobatch.run_directory import RunDirectory
+    from isobatch.training.curves import learning_curves
+    from isobatch.training.run_directory import RunDirectory
 
     runs = {path: RunDirectory.open(path) for path in args.run_dirs}
     configs = [run.config for run in runs.values()]

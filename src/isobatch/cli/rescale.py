@@ -13,13 +13,14 @@ from typing import Any
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
-from isobatch.config import Config, Hypers
-from isobatch.config_files import dump_settings, read_text, write_file
 from isobatch.errors import UsageError
-from isobatch.parsing import parse_value
-from isobatch.presets import changed_settings
+from isobatch.files import read_text, write_file
 from isobatch.rescaling import Rescaled, rescale
 from isobatch.rescaling.rules import RULES
+from isobatch.settings.config import Config, Hypers
+from isobatch.settings.files import dump_settings
+from isobatch.settings.parsing import parse_value
+from isobatch.settings.presets import changed_settings
 
 TARGETS = {
     "num_envs": "environments, of all devices together",
@@ -101,7 +102,7 @@ def foreign_from(args: argparse.Namespace) -> Any:
     for flag in ("config", "preset", "stale_objective"):
         if getattr(args, flag, None) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
-    from isobatch import foreign
+    from isobatch import interop as foreign
 
     name, source = named[0], getattr(args, f"from_{named[0]}")
     text = source if name == "cleanrl" else read_text(Path(source), f"--from-{name}")
@@ -122,7 +123,7 @@ def answer_in(name: str | None, after: Config, source: Any) -> Any:
     """The answer in the words of a library: the one asked for, or else the one that the settings came from."""
     if name is None and source is None:
         return None
-    from isobatch import foreign
+    from isobatch import interop as foreign
 
     return foreign.answer(after, source, foreign.library(name) if name else source.library)
 
@@ -212,7 +213,7 @@ def critical_batch_from(text: str | None) -> float | None:
         return None
     if not Path(text).is_dir():
         return float(parse_value("critical_batch", text, float))
-    from isobatch.metrics import critical_batch, read_metrics
+    from isobatch.training.metrics import critical_batch, read_metrics
 
     return critical_batch(read_metrics(Path(text)))
 

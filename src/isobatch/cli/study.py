@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from isobatch.studies.catalogue import STUDIES
+    from isobatch.studies.claims import STUDIES
     from isobatch.studies.grid import PRESETS
 
     found: list[dict[str, Any]] = [
@@ -67,7 +67,7 @@ def _size(sizes: dict[str, Any]) -> str:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from isobatch.studies.catalogue import study_of
+    from isobatch.studies.claims import study_of
     from isobatch.studies.grid import check_preset, on_environments
 
     study = study_of(args.what)

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from isobatch.accounting import batch_accounting
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
-from isobatch.config import Config
 from isobatch.errors import UsageError
-from isobatch.options import Options
-from isobatch.presets import with_stale_objective
+from isobatch.settings.accounting import batch_accounting
+from isobatch.settings.config import Config
+from isobatch.settings.options import Options
+from isobatch.settings.presets import with_stale_objective
 
 
 def add_flags(parser: Parser) -> None:
@@ -27,8 +27,8 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config, options, run_dir = settings_from(args)
-    from isobatch.program import use_cores
-    from isobatch.trainer import train
+    from isobatch.training.compiled_program import use_cores
+    from isobatch.training.trainer import train
 
     use_cores(options.num_seeds, config)
     head = console.err if args.json else console.out
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     lines = batch_accounting(config)
     if config.policy_iterations_per_phase:
         from isobatch.envs import env_of
-        from isobatch.memory import in_words, phase_bytes
+        from isobatch.training.memory import in_words, phase_bytes
 
         lines.append(("phase memory", in_words(phase_bytes(config, env_of(config), options.num_seeds))))
     head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
@@ -66,7 +66,7 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     changes = given_settings(args)
     if "preset" in changes:
         raise UsageError(f"preset={changes['preset']!r} cannot be given to a run that has begun: leave it out.")
-    from isobatch.run_directory import RunDirectory
+    from isobatch.training.run_directory import RunDirectory
 
     directory = RunDirectory.open(args.run_dir)
     about = directory.about

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given
-from isobatch.config_files import dump_config
 from isobatch.errors import RunError, UsageError
-from isobatch.options import Options
+from isobatch.settings.files import dump_config
+from isobatch.settings.options import Options
 
 
 def add_flags(parser: Parser) -> None:
@@ -33,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
         for path in runs:
             console.say(f"training {config.algo} on {config.env}: {path.name} run ...")
             _train(settings, options, path)
-        from isobatch.metrics import read_metrics
-        from isobatch.verification import first_difference, parameter_total
+        from isobatch.training.metrics import read_metrics
+        from isobatch.training.verification import first_difference, parameter_total
 
         difference = first_difference(*runs)
         table, numbers = read_metrics(runs[0]), parameter_total(runs[0])

@@ -13,15 +13,15 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from isobatch.config import Config
-from isobatch.envs.gymnax_envs import BROKEN, IN_GYMNAX_TOO, GymnaxEnvironment, gymnax_ids
+from isobatch.envs.gymnax_backend import BROKEN, IN_GYMNAX_TOO, GymnaxEnvironment, gymnax_ids
 from isobatch.envs.interface import Environment, Settings
 from isobatch.envs.probes import PROBES
 from isobatch.envs.spaces import Box
 from isobatch.errors import UsageError, near_matches
+from isobatch.settings.config import Config
 
 if TYPE_CHECKING:
-    from isobatch.hosts.interface import HostEnvironment
+    from isobatch.envs.host_interface import HostEnvironment
 
 
 USUAL = Settings()
@@ -35,8 +35,8 @@ def env_ids() -> list[str]:
 
 def host_ids() -> list[str]:
     """Every id of the other backends, as far as they are installed."""
-    from isobatch.hosts.envpool_envs import envpool_ids
-    from isobatch.hosts.gymnasium_envs import gymnasium_ids
+    from isobatch.envs.envpool_backend import envpool_ids
+    from isobatch.envs.gymnasium_backend import gymnasium_ids
 
     return [f"gymnasium/{i}" for i in gymnasium_ids()] + [f"envpool/{i}" for i in envpool_ids()]
 
@@ -56,7 +56,7 @@ def as_played(config: Config) -> Config:
 
 def steps_outside(env_id: str) -> bool:
     """Whether an id is one of Gymnasium or EnvPool; found out without gymnax, whose import starts JAX's backend."""
-    from isobatch.hosts.gymnasium_envs import is_registered
+    from isobatch.envs.gymnasium_backend import is_registered
 
     named = env_id.startswith(("gymnasium/", "envpool/")) or ":" in env_id
     return named or (is_registered(env_id) and env_id not in IN_GYMNAX_TOO)
@@ -102,7 +102,7 @@ def jax_env(env_id: str, settings: Settings) -> Environment:
 
 
 def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment:
-    from isobatch.hosts.gymnasium_envs import GymnasiumEnvironment, gymnasium_ids, is_registered
+    from isobatch.envs.gymnasium_backend import GymnasiumEnvironment, gymnasium_ids, is_registered
 
     module, colon, _ = name.rpartition(":")
     if colon:
@@ -123,7 +123,7 @@ def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment
 
 
 def envpool_env(name: str, settings: Settings) -> HostEnvironment:
-    from isobatch.hosts.envpool_envs import EnvPoolEnvironment
+    from isobatch.envs.envpool_backend import EnvPoolEnvironment
 
     if (settings.vectorization, settings.autoreset) != (USUAL.vectorization, USUAL.autoreset):
         raise UsageError("vectorization and autoreset are for Gymnasium; EnvPool has its own: leave them out.")

@@ -21,15 +21,8 @@ from typing import Any
 
 # Loaded on first use: statistics of somebody else's gradients should not wait for JAX.
 _HOMES = {
-    "per_sample_gradients": "per_sample",
-    "gram": "gram",
-    "compiled_gram": "gram",
-    "projected_gram": "projection",
-    "vanilla": "objectives",
-    "full": "objectives",
     "Layout": "layout",
     "gram_of": "layout",
-    "Estimate": "bootstrap",
     "pair_sums": "pairs",
     "pair_sums_of": "pairs",
     "decompose": "variance",

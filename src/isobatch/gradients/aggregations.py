@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import LEAST_FOR_INTERVAL, Estimate, estimate, pair_mean, ratio, unit_mean
 from isobatch.gradients.layout import square
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, Estimate, estimate, pair_mean, ratio, unit_mean
 
 KINDS = ("timestep", "trajectory", "trajectory-mean", "constant")
 
@@ -96,7 +96,7 @@ def expected_cosine(gram: np.ndarray, lengths: np.ndarray, w: np.ndarray) -> np.
 
 
 def deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Square root of the unbiased variance, mean_u x_u^2 - mean_{u != v} x_u x_v of the centred x."""
+    """Square root of the unbiased variance, mean_u x_u^2 - mean_{u != v} x_u x_v of the centered x."""
     x = x - x.mean()
     return np.sqrt(np.maximum(unit_mean(x**2, w) - pair_mean(np.outer(x, x), w), 0.0))
 

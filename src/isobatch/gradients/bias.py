@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean
 from isobatch.gradients.layout import mean_gram, square
+from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean
 
 
 def squared_bias(

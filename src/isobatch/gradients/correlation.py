@@ -8,21 +8,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import Estimate, estimate, ratio
 from isobatch.gradients.layout import Layout, mean_gram, project, square
 from isobatch.gradients.pairs import ACROSS, INDIVIDUAL, PairSums
+from isobatch.statistics.bootstrap import Estimate, estimate, ratio
 
 ROUNDING = 1e-12  # of a squared norm: what is left of a gradient that equals the mean
 
 
 def cosine_pairs(gram: ArrayLike, layout: Layout, lag: int) -> np.ndarray:
-    """Cosines of centred gradients for all pairs of one trajectory at this lag:
+    """Cosines of centered gradients for all pairs of one trajectory at this lag:
 
         (g_i - gbar) . (g_j - gbar) / (|g_i - gbar| |g_j - gbar|),  gbar the mean of their batch.
 
     A pair with a gradient that equals the mean has no cosine and is left out.
     """
-    return _centred_cosines(gram, layout, *layout.pairs_at(lag))
+    return _centered_cosines(gram, layout, *layout.pairs_at(lag))
 
 
 def cosine_across(gram: ArrayLike, layout: Layout, count: int = 10_000, seed: int = 0) -> np.ndarray:
@@ -39,7 +39,7 @@ def cosine_across(gram: ArrayLike, layout: Layout, count: int = 10_000, seed: in
     first = rng.choice(len(order), size=count, p=partners / partners.sum())
     second = batch_start[first] + rng.integers(partners[first])
     second += np.where(second >= start[first], length[first], 0)
-    return _centred_cosines(gram, layout, order[first], order[second])
+    return _centered_cosines(gram, layout, order[first], order[second])
 
 
 def lag_correlation(
@@ -73,8 +73,8 @@ def cosine_with_mean(gram: ArrayLike, layout: Layout) -> np.ndarray:
 
 
 def _covariance_form(sums: PairSums, category: slice, resamples: int, seed: int) -> Estimate:
-    covariance, pairs = sums.centred(category, power=0), sums.mean_count(category)
-    variance, samples = sums.centred(INDIVIDUAL, power=0), sums.mean_count(INDIVIDUAL)
+    covariance, pairs = sums.centered(category, power=0), sums.mean_count(category)
+    variance, samples = sums.centered(INDIVIDUAL, power=0), sums.mean_count(INDIVIDUAL)
 
     def statistic(w: np.ndarray) -> np.ndarray:
         return ratio(covariance(w) * samples(w), variance(w) * pairs(w), otherwise=np.nan)
@@ -88,7 +88,7 @@ def _own_mean(gram: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]
     return with_mean, (np.bincount(layout.batch, weights=with_mean) / layout.batch_sizes)[layout.batch]
 
 
-def _centred_cosines(gram: ArrayLike, layout: Layout, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+def _centered_cosines(gram: ArrayLike, layout: Layout, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     gram = square(gram, len(layout.time))
     with_mean, mean_squared = _own_mean(gram, layout)
     squared = np.diag(gram) - 2 * with_mean + mean_squared

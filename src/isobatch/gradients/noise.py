@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import Estimate, estimate, pair_mean, ratio
 from isobatch.gradients.layout import square
 from isobatch.gradients.variance import direct
+from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean, ratio
 
 Number = Any  # a float or an array
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.bootstrap import Statistic, pair_mean, triple_mean, unit_mean
 from isobatch.gradients.layout import Layout, mean_gram, project, square
+from isobatch.statistics.bootstrap import Statistic, pair_mean, triple_mean, unit_mean
 
 INDIVIDUAL, WITHIN, ACROSS = slice(0, 1), slice(1, -1), slice(-1, None)
 COVARIANCE = slice(1, None)
@@ -48,7 +48,7 @@ class PairSums:
             )
         return slice(lag, lag + 1)
 
-    def centred(self, category: slice, power: int = 2) -> Statistic:
+    def centered(self, category: slice, power: int = 2) -> Statistic:
         """E[ sum_C (g_i - mu) . (g_j - mu) / B^power ], mu = E[G_B], without bias from three or more batches:
 
             mean_k S_kC/B_k^p - 2 mean_{k != l} R_kCl/B_k^p + mean_{k, l, m distinct} n_kC G_l . G_m / B_k^p.

@@ -18,9 +18,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isobatch.gradients.bootstrap import Estimate, Statistic, estimate, pair_mean, ratio, unit_mean
 from isobatch.gradients.layout import Layout, square
 from isobatch.gradients.pairs import ACROSS, COVARIANCE, INDIVIDUAL, WITHIN, PairSums, pair_sums
+from isobatch.statistics.bootstrap import Estimate, Statistic, estimate, pair_mean, ratio, unit_mean
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ def decompose_sums(
 ) -> Decomposition:
     """The same from `pairs.pair_sums` or `pairs.pair_sums_of`, for data too large for a Gram matrix."""
     lags = range(1, sums.longest_lag + 1) if lags is None else lags
-    total, sample = direct(sums.batch_gram), sums.centred(INDIVIDUAL, power=1)
+    total, sample = direct(sums.batch_gram), sums.centered(INDIVIDUAL, power=1)
     of = partial(estimate, units=sums.batches, resamples=resamples, seed=seed, distinct=3, what="batches")
     return Decomposition(
         total=of(total),
-        individual=of(sums.centred(INDIVIDUAL)),
-        covariance=of(sums.centred(COVARIANCE)),
-        within=of(sums.centred(WITHIN)),
-        across=of(sums.centred(ACROSS)),
-        by_lag=tuple((lag, of(sums.centred(sums.at_lag(lag)))) for lag in lags),
+        individual=of(sums.centered(INDIVIDUAL)),
+        covariance=of(sums.centered(COVARIANCE)),
+        within=of(sums.centered(WITHIN)),
+        across=of(sums.centered(ACROSS)),
+        by_lag=tuple((lag, of(sums.centered(sums.at_lag(lag)))) for lag in lags),
         sample_variance=of(sample),
         effective_samples=of(lambda w: ratio(sample(w), total(w), otherwise=np.inf)),
     )

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 Size = tuple[int, int]  # width and height, in pixels
 Point = tuple[float, float]
 Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 
-PAPER: Colour = (247, 246, 242)
-INK: Colour = (43, 45, 66)
-FAINT: Colour = (200, 200, 198)
-WOOD: Colour = (202, 151, 99)
-RED: Colour = (217, 83, 79)
-BLUE: Colour = (52, 101, 164)
-GREEN: Colour = (96, 153, 102)
-MEADOW: Colour = (214, 222, 208)
-NIGHT: Colour = (22, 24, 34)
-CHALK: Colour = (224, 225, 230)
+PAPER: Color = (247, 246, 242)
+INK: Color = (43, 45, 66)
+FAINT: Color = (200, 200, 198)
+WOOD: Color = (202, 151, 99)
+RED: Color = (217, 83, 79)
+BLUE: Color = (52, 101, 164)
+GREEN: Color = (96, 153, 102)
+MEADOW: Color = (214, 222, 208)
+NIGHT: Color = (22, 24, 34)
+CHALK: Color = (224, 225, 230)
 
 OVERSAMPLING = 3
 COLUMNS = (0.42, 0.6, 0.77)  # where episode, step and return stand in a caption, as parts of its width
@@ -46,20 +46,20 @@ class Canvas:
     def _pixels(self, points: Sequence[Point]) -> list[Point]:
         return [((x - self._left) * self._scale, (self._top - y) * self._scale) for x, y in points]
 
-    def line(self, points: Sequence[Point], colour: Colour, width: float) -> None:
+    def line(self, points: Sequence[Point], color: Color, width: float) -> None:
         """With round ends and joints; `width` is in the world's units, and at least a pixel."""
         pixels = self._pixels(points)
         wide = max(OVERSAMPLING, round(width * self._scale))
-        self._draw.line(pixels, colour, wide, joint="curve")
+        self._draw.line(pixels, color, wide, joint="curve")
         for x, y in (pixels[0], pixels[-1]):
-            self._draw.ellipse((x - wide / 2, y - wide / 2, x + wide / 2, y + wide / 2), colour)
+            self._draw.ellipse((x - wide / 2, y - wide / 2, x + wide / 2, y + wide / 2), color)
 
-    def polygon(self, points: Sequence[Point], colour: Colour) -> None:
-        self._draw.polygon(self._pixels(points), colour)
+    def polygon(self, points: Sequence[Point], color: Color) -> None:
+        self._draw.polygon(self._pixels(points), color)
 
-    def circle(self, centre: Point, radius: float, colour: Colour) -> None:
-        ((x, y),), r = self._pixels([centre]), radius * self._scale
-        self._draw.ellipse((x - r, y - r, x + r, y + r), colour)
+    def circle(self, center: Point, radius: float, color: Color) -> None:
+        ((x, y),), r = self._pixels([center]), radius * self._scale
+        self._draw.ellipse((x - r, y - r, x + r, y + r), color)
 
     def image(self) -> np.ndarray:
         """[height, width, 3]."""
@@ -75,9 +75,9 @@ def resized(image: np.ndarray, size: Size) -> np.ndarray:
 
 
 def captioned(
-    image: np.ndarray, title: str, facts: Sequence[str], legend: Sequence[tuple[str, Colour]] = ()
+    image: np.ndarray, title: str, facts: Sequence[str], legend: Sequence[tuple[str, Color]] = ()
 ) -> np.ndarray:
-    """The picture with a strip under it: what it is, how far it is, and what its colours mean."""
+    """The picture with a strip under it: what it is, how far it is, and what its colors mean."""
     height, width = image.shape[:2]
     text, row = round(max(12, width / 40)), round(max(22, width / 22))
     font = ImageFont.load_default(text)
@@ -91,8 +91,8 @@ def captioned(
         draw.text((width * x, middle), fact, CHALK, font, anchor="lm")
     for i, entry in enumerate(entries):
         x, middle = row / 2, height + row * (i + 1.45)
-        for name, colour in entry:
-            draw.rectangle((x, middle - text / 3, x + text * 2 / 3, middle + text / 3), colour)
+        for name, color in entry:
+            draw.rectangle((x, middle - text / 3, x + text * 2 / 3, middle + text / 3), color)
             draw.text((x + text, middle), name, CHALK, font, anchor="lm")
             x += 2 * text + font.getlength(name)
     return np.asarray(whole)
@@ -105,15 +105,15 @@ def _cut(text: str, font: Font, width: float) -> str:
     return text
 
 
-def _rows(legend: Sequence[tuple[str, Colour]], font: Font, width: float, text: int) -> list[list[tuple[str, Colour]]]:
+def _rows(legend: Sequence[tuple[str, Color]], font: Font, width: float, text: int) -> list[list[tuple[str, Color]]]:
     """The entries of a legend, as many on a line as fit."""
-    rows: list[list[tuple[str, Colour]]] = []
+    rows: list[list[tuple[str, Color]]] = []
     used = width
-    for name, colour in legend:
+    for name, color in legend:
         needed = 2 * text + font.getlength(name)
         if used + needed - text > width:
             rows.append([])
             used = 0
-        rows[-1].append((name, colour))
+        rows[-1].append((name, color))
         used += needed
     return rows

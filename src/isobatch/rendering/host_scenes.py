@@ -13,9 +13,9 @@ import gymnasium
 import jax
 import numpy as np
 
+from isobatch.envs.envpool_backend import EnvPoolEnvironment, imported, quietly
+from isobatch.envs.gymnasium_backend import GymnasiumEnvironment, made
 from isobatch.errors import RunError, UsageError, first_line
-from isobatch.hosts.envpool_envs import EnvPoolEnvironment, imported, quietly
-from isobatch.hosts.gymnasium_envs import GymnasiumEnvironment, made
 from isobatch.rendering.canvas import Size, resized
 from isobatch.rendering.scenes import Legend
 

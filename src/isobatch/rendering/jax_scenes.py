@@ -34,7 +34,7 @@ PAINTINGS = {
     "MountainCar-v0": Painting(partial(mountain_car, goal=0.5), 30),
     "MountainCarContinuous-v0": Painting(partial(mountain_car, goal=0.45), 30),
 } | {
-    game: Painting(partial(board, game=game), 10, tuple((c.name, c.colour) for c in reversed(parts)))
+    game: Painting(partial(board, game=game), 10, tuple((c.name, c.color) for c in reversed(parts)))
     for game, parts in GAMES.items()
 }
 

@@ -1,4 +1,4 @@
-"""Pictures of MinAtar games: their observations, a colour for each channel."""
+"""Pictures of MinAtar games: their observations, a color for each channel."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.rendering.canvas import NIGHT, Colour, Size
+from isobatch.rendering.canvas import NIGHT, Color, Size
 
-SKY: Colour = (86, 180, 233)
-SUN: Colour = (240, 200, 66)
-ROSE: Colour = (224, 92, 84)
-LEAF: Colour = (94, 186, 125)
-SAND: Colour = (222, 165, 110)
-LILAC: Colour = (176, 132, 214)
-SNOW: Colour = (238, 238, 242)
-SMOKE: Colour = (88, 92, 112)
-FOG: Colour = (128, 133, 155)
-GRID: Colour = (32, 35, 48)
+SKY: Color = (86, 180, 233)
+SUN: Color = (240, 200, 66)
+ROSE: Color = (224, 92, 84)
+LEAF: Color = (94, 186, 125)
+SAND: Color = (222, 165, 110)
+LILAC: Color = (176, 132, 214)
+SNOW: Color = (238, 238, 242)
+SMOKE: Color = (88, 92, 112)
+FOG: Color = (128, 133, 155)
+GRID: Color = (32, 35, 48)
 
 
 @dataclass(frozen=True)
 class Channel:
     name: str
-    colour: Colour
+    color: Color
     index: int
 
 
-def channels(*named: tuple[str, Colour, int]) -> tuple[Channel, ...]:
+def channels(*named: tuple[str, Color, int]) -> tuple[Channel, ...]:
     return tuple(Channel(*entry) for entry in named)
 
 
@@ -60,7 +60,7 @@ def board(state: Any, obs: np.ndarray, size: Size, game: str) -> np.ndarray:
     cells = np.empty((*obs.shape[:2], 3), np.uint8)
     cells[:] = GRID
     for channel in GAMES[game]:
-        cells[obs[..., channel.index].astype(bool)] = channel.colour
+        cells[obs[..., channel.index].astype(bool)] = channel.color
     side = max(1, min(size[0] // cells.shape[1], size[1] // cells.shape[0]))
     image = cells.repeat(side, axis=0).repeat(side, axis=1)
     if side >= 8:

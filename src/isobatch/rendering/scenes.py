@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from isobatch.agent import Agent
-from isobatch.rendering.canvas import Colour, Size
+from isobatch.policies.agent import Agent
+from isobatch.rendering.canvas import Color, Size
 
-Legend = tuple[tuple[str, Colour], ...]
+Legend = tuple[tuple[str, Color], ...]
 
 
 class Scene(Protocol):
@@ -25,7 +25,7 @@ class Scene(Protocol):
 
     @property
     def legend(self) -> Legend:
-        """What the colours mean, if that needs saying."""
+        """What the colors mean, if that needs saying."""
         ...
 
     def reset(self, seed: int) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from isobatch.config import Config
 from isobatch.envs import as_played, env_of, is_host
+from isobatch.envs.envpool_backend import EnvPoolEnvironment
 from isobatch.errors import UsageError
-from isobatch.hosts.envpool_envs import EnvPoolEnvironment
 from isobatch.rendering.host_scenes import EnvPoolScene, GymnasiumScene
 from isobatch.rendering.jax_scenes import PAINTINGS, JaxScene
 from isobatch.rendering.scenes import Scene
+from isobatch.settings.config import Config
 
 
 def open_scene(config: Config) -> Scene:

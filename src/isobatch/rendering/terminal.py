@@ -1,4 +1,4 @@
-"""Frames in a terminal: each character is the upper half of a block, in two colours, and so two pixels."""
+"""Frames in a terminal: each character is the upper half of a block, in two colors, and so two pixels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SOLID = "\u00a0"  # a space at which a line does not break
 
 
 class Blocks:
-    """A picture [height, width, 3] as coloured characters, one column and half a line a pixel."""
+    """A picture [height, width, 3] as colored characters, one column and half a line a pixel."""
 
     def __init__(self, image: np.ndarray) -> None:
         even = image if len(image) % 2 == 0 else np.concatenate([image, image[-1:]])
-        self.pairs = np.concatenate([even[::2], even[1::2]], axis=2)  # [lines, columns, upper and lower colour]
+        self.pairs = np.concatenate([even[::2], even[1::2]], axis=2)  # [lines, columns, upper and lower color]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in self.pairs:
@@ -48,9 +48,7 @@ def terminal(console: Console, title: str) -> Iterator[Callable[[Frame], None]]:
     """A function that shows a frame on the whole screen, which is as it was before when this ends."""
     if not console.is_terminal or console.color_system is None:
         what = (
-            "colours, and this terminal shows none"
-            if console.is_terminal
-            else "a terminal, and standard output is none"
+            "colors, and this terminal shows none" if console.is_terminal else "a terminal, and standard output is none"
         )
         raise UsageError(f"play needs {what}: use --window, or isobatch eval RUN --video FILE.gif.")
     if console.width < SMALLEST[0] or console.height < SMALLEST[1]:
@@ -66,8 +64,8 @@ def view(frame: Frame, title: str, size: Size) -> Group:
     """A frame with its caption, for a screen of so many columns and lines."""
     facts = Text("   ".join((title, *frame.facts, "Ctrl-C ends")), no_wrap=True, overflow="ellipsis")
     legend = Text("  ").join(
-        Text.assemble((f"■{SOLID}", Style(color=Color.from_rgb(*colour))), name.replace(" ", SOLID))
-        for name, colour in frame.scene.legend
+        Text.assemble((f"■{SOLID}", Style(color=Color.from_rgb(*color))), name.replace(" ", SOLID))
+        for name, color in frame.scene.legend
     )
     lines = len(legend.wrap(Console(width=size[0]), size[0])) if legend else 0
     image = frame.scene.draw((size[0], 2 * (size[1] - 2 - lines)))

@@ -4,7 +4,7 @@
 `rules`, by name. T and the number of minibatches stay; E, gamma, lambda, the clip range and all other settings too.
 
 rescale(1) is the identity, rescale(a) then rescale(b) is rescale(ab), and 1/c undoes c, as long as the advantage span
-does not have to stop at one iteration (a caution says so). Advantages normalised per iteration come back as an EWMA
+does not have to stop at one iteration (a caution says so). Advantages normalized per iteration come back as an EWMA
 with decay 0, which is the same computation.
 """
 
@@ -15,11 +15,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
 from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.rules import RULES, Rule
 from isobatch.rescaling.targets import Target, resolve
+from isobatch.settings.config import Config
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def rescale(
 
 
 def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> list[Rule]:
-    """The defaults for this optimiser, with `use` in place of those that set the same field and less `without`."""
+    """The defaults for this optimizer, with `use` in place of those that set the same field and less `without`."""
     for name in (*use, *without):
         if name not in RULES:
             raise UsageError(

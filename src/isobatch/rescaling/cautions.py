@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isobatch.config import Config
-from isobatch.geometry import span
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
+from isobatch.settings.config import Config
+from isobatch.settings.geometry import span
 
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
@@ -61,13 +61,13 @@ def proximal_age_changes(before: Config, after: Config) -> str:
     )
 
 
-def minibatch_normalisation(before: Config, after: Config) -> str:
+def minibatch_normalization(before: Config, after: Config) -> str:
     """Section 4 holds the samples behind the advantages' moments; a minibatch's own cannot be held."""
     old, new = before.geometry.optimization_batch, after.geometry.optimization_batch
     if before.advantage_norm != "minibatch" or old == new:
         return ""
     return (
-        f"advantage_norm=minibatch: advantages will be normalised over {new:,} samples instead of {old:,}, which "
+        f"advantage_norm=minibatch: advantages will be normalized over {new:,} samples instead of {old:,}, which "
         "changes their noise. Use advantage_norm=iteration, which the rule advantage-span can hold."
     )
 
@@ -147,7 +147,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         proximal_age_changes(before, after),
         critical_batch_size(before, after, critical_batch),
         advantage_clamp(before, after, rules),
-        minibatch_normalisation(before, after),
+        minibatch_normalization(before, after),
         steps_change(before, after),
         stale_data(before, after),
         malladi_range(before, after, rules),

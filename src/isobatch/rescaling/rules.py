@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from isobatch.config import Config
-from isobatch.geometry import center_of_mass, span
+from isobatch.settings.config import Config
+from isobatch.settings.geometry import center_of_mass, span
 
 
 def square_root(learning_rate: float, c: float) -> float:
@@ -114,7 +114,7 @@ def _malladi(config: Config, c: float) -> dict[str, Any]:
 
 
 def _advantages(config: Config, c: float) -> dict[str, Any]:
-    """Normalisation per iteration is the EWMA with decay 0; the others have no span to change."""
+    """Normalization per iteration is the EWMA with decay 0; the others have no span to change."""
     if config.advantage_norm not in ("iteration", "ewma"):
         return {}
     decay = span_times(advantage_decay(config), c)
@@ -239,7 +239,7 @@ RULES: dict[str, Rule] = {
             "b^(1/c)",
             "Busbridge 2023",
             lambda config, c: {"beta_prox": power(config.hypers.beta_prox, c)},
-            lambda before, after: "forgets equally much per sample; the centre of mass is held only nearly",
+            lambda before, after: "forgets equally much per sample; the center of mass is held only nearly",
         ),
         Rule(
             "iteration-batch-only",

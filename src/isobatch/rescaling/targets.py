@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from isobatch.config import Config
 from isobatch.errors import UsageError
-from isobatch.geometry import minibatch_counts
-from isobatch.parsing import parse_value
+from isobatch.settings.config import Config
+from isobatch.settings.geometry import minibatch_counts
+from isobatch.settings.parsing import parse_value
 
-SEARCH = 100_000  # how many sizes to try in each direction before giving up on naming a neighbour
+SEARCH = 100_000  # how many sizes to try in each direction before giving up on naming a neighbor
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _nearest(wanted: float, works: Callable[[int], bool]) -> list[int]:
 
 
 def _describe(config: Config, target: Target, n: int, t: int) -> str:
-    """A neighbour in the words of the request."""
+    """A neighbor in the words of the request."""
     if target.factor is not None:
         return f"factor={config.num_envs / n:.6g} (num_envs={n})"
     if target.optimization_batch is not None:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from isobatch.config import Config
 from isobatch.envs import env_of, steps_outside
+from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell, Grid, Study, check_preset
-from isobatch.studies.laboratory import measure
 from isobatch.studies.lanes import train_cells
+from isobatch.studies.measurements import measure
 from isobatch.studies.rows import rows_of_cell
 from isobatch.studies.store import Results
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.errors import RunError, UsageError
-from isobatch.metrics import RETURN, Table
-from isobatch.plots import COLORS, new_figure, save_figure
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores
 from isobatch.studies.summary import by_variant
 from isobatch.studies.views import Gaps, gaps_of, seed_lines, views_of
+from isobatch.training.metrics import RETURN, Table
 
 ENDINGS = (".png", ".svg")
 PANEL = (4.6, 3.6)  # inches
@@ -70,7 +70,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
 
 
 def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
-    """Normalised returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
+    """Normalized returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
     envs = list(dict.fromkeys(row["env"] for row in rows))
     variants = list(by_variant(rows, factors))
     figure, panels = panels_for(len(envs), (PANEL[0], 1.6 + 0.3 * len(variants)))
@@ -83,7 +83,7 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
                 error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
                 axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
-        axes.set(title=env, xlabel="normalised return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
+        axes.set(title=env, xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
         axes.set_yticklabels(variants if axes.get_subplotspec().is_first_col() else [""] * len(variants))
     add_legend(figure, panels)
     figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
@@ -101,7 +101,7 @@ def draw_gaps(gaps: Gaps, title: str) -> Any:
         axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalised final return")
+    axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
     add_legend(figure, axes)
     told = f"{title}: the largest batch less 1/{gaps.divisor} of it (with standard error)"
     figure.suptitle(told, x=0.01, ha="left", fontsize=11)
@@ -109,7 +109,7 @@ def draw_gaps(gaps: Gaps, title: str) -> Any:
 
 
 def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
-    """Normalised return over the run, of every pair of two factors' values."""
+    """Normalized return over the run, of every pair of two factors' values."""
     envs = levels(rows, "env")
     figure, panels = panels_for(len(envs), PANEL)
     for env, axes in zip(envs, panels, strict=True):
@@ -126,7 +126,7 @@ def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
         axes.set(xticks=range(len(along)), xticklabels=[f"{x:g}" for x in along])
         axes.set(yticks=range(len(down)), yticklabels=[f"{y:g}" for y in down])
         figure.colorbar(image, ax=axes)
-    figure.suptitle(f"{title} (normalised return over the run)", x=0.01, ha="left", fontsize=11)
+    figure.suptitle(f"{title} (normalized return over the run)", x=0.01, ha="left", fontsize=11)
     return figure
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from isobatch.config import Config
 from isobatch.errors import UsageError, near_matches
-from isobatch.presets import bare_id
-from isobatch.studies.normalisation import Range
+from isobatch.settings.config import Config
+from isobatch.settings.presets import bare_id
+from isobatch.statistics.normalization import Range
 
 PRESETS = ("quick", "laptop", "paper")
 NAMED = "perhaps with its backend, as in gymnasium/CartPole-v1"
@@ -101,7 +101,7 @@ class Study:
     surface: tuple[str, str] | None = None
     """Two factors: the scores of all their pairs are drawn as a surface."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
-    """Of returns, for environments that `normalisation` does not know."""
+    """Of returns, for environments that `normalization` does not know."""
     laboratory: Callable[[str], list[Measurement]] = lambda preset: []
     """What the gradient laboratory measures besides, at a preset."""
     reading: Callable[[list[Row], list[Row]], list[str]] = lambda rows, measured: []

@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.chunks import MAX_ROWS, present
 from isobatch.envs import env_of
-from isobatch.host_program import HostProgram
-from isobatch.memory import check_phase_memory
-from isobatch.metrics import columns_of, rows_of, table_of
-from isobatch.options import Options
-from isobatch.program import Program, initial_states, program_for, stack_hypers, use_cores
+from isobatch.settings.options import Options
 from isobatch.studies.grid import Cell
 from isobatch.studies.rows import Diverged, Outcome
+from isobatch.training.chunks import MAX_ROWS, present
+from isobatch.training.compiled_program import Program, initial_states, program_for, stack_hypers, use_cores
+from isobatch.training.host_program import HostProgram
+from isobatch.training.memory import check_phase_memory
+from isobatch.training.metrics import columns_of, rows_of, table_of
 
 LINES = 200  # of metrics that a run leaves
 CHUNK_SECONDS = 0.5  # how often the loop comes up for air

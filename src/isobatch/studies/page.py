@@ -12,7 +12,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from isobatch.plots import COLORS
+from isobatch.drawing import COLORS
 from isobatch.studies.grid import Row
 from isobatch.studies.page_data import varying_settings
 from isobatch.studies.scores import levels
@@ -95,7 +95,7 @@ def tables(lines: list[Line]) -> str:
 
 def sort_keys(line: Line) -> list[Any]:
     """What the cells of a line are sorted by."""
-    estimates = [line[name]["value"] for name in ("normalised_final", "interquartile_mean", "normalised_mean")]
+    estimates = [line[name]["value"] for name in ("normalized_final", "interquartile_mean", "normalized_mean")]
     return [line["variant"], *estimates, line["final_return"], line["approx_kl"], line["diverged"]]
 
 

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from isobatch.errors import UsageError
-from isobatch.metrics import LENGTH, RETURN, Table
-from isobatch.plots import POINTS
+from isobatch.statistics.normalization import range_of
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.normalisation import range_of
 from isobatch.studies.scores import FINAL, MEAN, levels
 from isobatch.studies.summary import ALL, Line, by_variant, variant_name
 from isobatch.studies.views import WINDOW, View, gaps_of, seed_lines, views_of
+from isobatch.training.curves import POINTS
+from isobatch.training.metrics import LENGTH, RETURN, Table
 
 KL = "losses/approx_kl"
-NORMALISED = "normalised"  # made of the return in the browser
+NORMALISED = "normalized"  # made of the return in the browser
 METRICS = {
     RETURN: "episodic return",
-    NORMALISED: "normalised return",
+    NORMALISED: "normalized return",
     LENGTH: "episode length",
     KL: "KL to the behavior policy",
 }
@@ -43,10 +43,10 @@ def page_data(
         for row in rows
     }
     environments = [{"name": env, "last": last, "range": known_range(study, env)} for env, last in ends.items()]
-    normalised = any(env["range"] for env in environments)
+    normalized = any(env["range"] for env in environments)
     return {
-        "metrics": [[name, label] for name, label in METRICS.items() if name != NORMALISED or normalised],
-        "normalised": [NORMALISED, RETURN],
+        "metrics": [[name, label] for name, label in METRICS.items() if name != NORMALISED or normalized],
+        "normalized": [NORMALISED, RETURN],
         "points": points,
         "window": WINDOW,
         "environments": environments,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isobatch.errors import RunError
-from isobatch.studies.catalogue import study_of
+from isobatch.studies.claims import study_of
 from isobatch.studies.figures import draw_study
 from isobatch.studies.page import PAGE, page
 from isobatch.studies.page_data import page_data

@@ -1,6 +1,6 @@
 """What training a cell came to: its curves, and one row per seed with the results and every setting.
 
-Normalised returns are those of `normalisation`; a run that diverged, or never ended an episode, counts as 0.
+Normalized returns are those of `normalization`; a run that diverged, or never ended an episode, counts as 0.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.metrics import EPISODES, INDEX, RETURN, Table, final_returns
+from isobatch.statistics.normalization import Range, normalize
 from isobatch.studies.grid import Cell, Row
-from isobatch.studies.normalisation import Range, normalise
+from isobatch.training.metrics import EPISODES, INDEX, RETURN, Table, final_returns
 
 CURVES = (*INDEX, RETURN, "charts/episodic_length", EPISODES, "losses/approx_kl")  # what is kept of a run's metrics
 # column -> metric, its mean over the run
@@ -60,8 +60,8 @@ def rows_of_cell(
             **cell.factors,
             "final_return": final if gone is None else None,
             "mean_return": mean if gone is None else None,
-            "normalised_final": score(cell.config.env, final, gone, ranges),
-            "normalised_mean": score(cell.config.env, mean, gone, ranges),
+            "normalized_final": score(cell.config.env, final, gone, ranges),
+            "normalized_mean": score(cell.config.env, mean, gone, ranges),
             "diverged": gone is not None,
             "diverged_at": None if gone is None else gone.env_steps,
             "diverged_metric": None if gone is None else gone.metric,
@@ -74,7 +74,7 @@ def rows_of_cell(
 
 
 def score(env: str, value: float | None, gone: Diverged | None, ranges: Mapping[str, Range] | None) -> float:
-    return 0.0 if value is None or gone is not None else float(normalise(env, value, ranges))
+    return 0.0 if value is None or gone is not None else float(normalize(env, value, ranges))
 
 
 def final_return(own: Table, env_steps: int) -> float | None:

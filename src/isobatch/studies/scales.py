@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from isobatch.config import Config
-from isobatch.presets import preset
-from isobatch.published import PROCGEN, PROCGEN_PHASES
-from isobatch.studies.normalisation import PROCGEN_HARD
+from isobatch.settings.config import Config
+from isobatch.settings.presets import preset
+from isobatch.settings.published import PROCGEN, PROCGEN_PHASES
+from isobatch.statistics.normalization import PROCGEN_HARD
 
 SMALL: dict[str, Any] = dict(
     num_envs=64, num_steps=32, num_minibatches=16, update_epochs=1, learning_rate=3e-3, lr_schedule="constant"

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isobatch.gradients.bootstrap import Estimate
-from isobatch.studies.comparisons import LEVEL, bonferroni, difference, van_elteren
-from isobatch.studies.gaps import Gap
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.comparisons import LEVEL, bonferroni, difference, van_elteren
+from isobatch.statistics.gaps import Gap
 from isobatch.studies.grid import Row
 
-FINAL, MEAN = "normalised_final", "normalised_mean"
+FINAL, MEAN = "normalized_final", "normalized_mean"
 
 
 def select(rows: list[Row], **factors: Any) -> list[Row]:
@@ -85,6 +85,6 @@ def gap_words(what: str, found: Gap) -> str:
     """The means of all rungs, and how far apart they are."""
     means = ", ".join(f"{rung}: {value:.2f}" for rung, value in found.means.items())
     return (
-        f"normalised {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
+        f"normalized {what}: {means}; a gap of {number(found.value)}, where chance alone gives "
         f"{number(found.by_chance)} (p = {found.p:.2g})."
     )

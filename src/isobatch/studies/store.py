@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
-from isobatch.metrics import Table, format_number, table_of
-from isobatch.run_directory import versions
 from isobatch.studies.grid import Cell, Grid, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
+from isobatch.training.metrics import Table, format_number, table_of
+from isobatch.training.run_directory import versions
 
 ABOUT = "study.json"
 LABORATORY = "laboratory.csv"

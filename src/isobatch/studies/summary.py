@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from isobatch.statistics.tests import aggregate
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, number, scores
-from isobatch.studies.statistics import aggregate
 
 ALL = "all environments"
-COLUMNS = ["variant", "final, normalised", "interquartile mean", "over the run", "return", "KL", "diverged"]
+COLUMNS = ["variant", "final, normalized", "interquartile mean", "over the run", "return", "KL", "diverged"]
 Line = dict[str, Any]
 
 
@@ -49,9 +49,9 @@ def line_of(env: str, variant: str, rows: list[Row]) -> Line:
     return {
         "env": env,
         "variant": variant,
-        "normalised_final": dataclasses.asdict(final.mean),
+        "normalized_final": dataclasses.asdict(final.mean),
         "interquartile_mean": dataclasses.asdict(final.interquartile_mean),
-        "normalised_mean": dataclasses.asdict(over.mean),
+        "normalized_mean": dataclasses.asdict(over.mean),
         "final_return": float(np.mean(returns)) if returns and env != ALL else None,
         "approx_kl": float(np.mean(kl)) if kl else None,
         "diverged": sum(row["diverged"] for row in rows),

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.metrics import Table
-from isobatch.plots import POINTS, seed_curves
-from isobatch.studies.comparisons import Difference, difference
+from isobatch.statistics.comparisons import Difference, difference
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import levels, scores
 from isobatch.studies.summary import variant_name
+from isobatch.training.curves import POINTS, seed_curves
+from isobatch.training.metrics import Table
 
 WINDOW = 0.05  # part of the run that a point of a curve is the mean of
 

@@ -4,8 +4,8 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const HUES = 8; // series colours of the style sheet
-const DASHES = ["", "7 4", "2 4", "9 3 2 3"]; // for lines whose colour is taken
+const HUES = 8; // series colors of the style sheet
+const DASHES = ["", "7 4", "2 4", "9 3 2 3"]; // for lines whose color is taken
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {

@@ -23,12 +23,12 @@ const stepsAt = (index) => (data.environments[curves.environment].last * (index 
 function statistics(cell, metric) {
   const key = `${cell}/${metric}`;
   if (curves.memory.has(key)) return curves.memory.get(key);
-  const [normalised, source] = data.normalised;
-  let seeds = data.cells[cell].lines[metric === normalised ? source : metric];
-  if (metric === normalised) {
+  const [normalized, source] = data.normalized;
+  let seeds = data.cells[cell].lines[metric === normalized ? source : metric];
+  if (metric === normalized) {
     const [low, high] = data.environments[curves.environment].range || [NaN, NaN];
-    const normalise = (value) => (value === null || Number.isNaN(low) ? null : (value - low) / (high - low));
-    seeds = seeds.map((line) => line.map(normalise));
+    const normalize = (value) => (value === null || Number.isNaN(low) ? null : (value - low) / (high - low));
+    seeds = seeds.map((line) => line.map(normalize));
   }
   const found = { seeds, mean: [], deviation: [], count: [] };
   for (let i = 0; i < data.points; i++) {

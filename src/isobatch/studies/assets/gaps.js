@@ -22,7 +22,7 @@ function drawGaps() {
   const yTicks = rootTicks(range, y);
   const left = Math.max(slanted ? 40 : 0, ...yTicks.map((value) => textWidth(show(value)) + 14));
   const box = { left, top, width: width - left - 10, height: height - top - bottom };
-  axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: "gap in normalised final return" });
+  axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: "gap in normalized final return" });
   const band = box.width / envs.length, each = Math.min(46, (0.82 * band) / variants.length);
   envs.forEach((env, i) => {
     const [cx, cy] = [left + (i + 0.5) * band, height - bottom + 18];
@@ -58,7 +58,7 @@ function beginGaps() {
   const entries = data.gaps.variants.map((label, place) => ({ label, place }));
   legend(byId("gaps-legend"), entries, gaps.hidden, { change: drawGaps, mark: () => {} });
   byId("gaps-note").textContent =
-    `Normalised final return of the largest batch less that of 1/${data.gaps.divisor} of it, with standard error, ` +
+    `Normalized final return of the largest batch less that of 1/${data.gaps.divisor} of it, with standard error, ` +
     "on a square-root axis. Near 0 the batch size does not matter.";
   drawGaps();
 }

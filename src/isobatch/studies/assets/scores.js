@@ -1,8 +1,8 @@
-// Normalised returns of all variants: seeds, and their mean with its interval.
+// Normalized returns of all variants: seeds, and their mean with its interval.
 
 const KINDS = [
-  { label: "in the end", column: "normalised_final", place: 0 },
-  { label: "over the run", column: "normalised_mean", place: 1 },
+  { label: "in the end", column: "normalized_final", place: 0 },
+  { label: "over the run", column: "normalized_mean", place: 1 },
 ];
 const scores = { environment: 0, hidden: new Set() };
 const scoreEnvironments = [...new Set(data.scores.map((entry) => entry.env))];
@@ -13,7 +13,7 @@ function drawScores() {
   const kinds = KINDS.filter((kind) => !scores.hidden.has(kind.label));
   const width = scoresCanvas.width(), narrow = width < 560, top = 4, bottom = 48;
   const line = narrow ? 52 : 38, height = top + bottom + line * own.length;
-  const told = "Normalised returns of all variants; the tables below have the numbers.";
+  const told = "Normalized returns of all variants; the tables below have the numbers.";
   const picture = pictureOf(width, height, { "aria-label": told });
   if (!kinds.length) {
     empty(picture, width, height, "All scores are switched off.");
@@ -30,7 +30,7 @@ function drawScores() {
   const from = Math.max(Math.min(...ends, low), low - room), to = Math.min(Math.max(...ends, high), high + room);
   const domain = padded(from, to, 0.03);
   const x = scale(domain, [left, left + box.width]);
-  const xLabel = `normalised return, ${scoreEnvironments[scores.environment]}`;
+  const xLabel = `normalized return, ${scoreEnvironments[scores.environment]}`;
   const rows = own.map((_, i) => svg("rect", { class: "row hit", x: 0, y: top + i * line, width, height: line }));
   picture.append(...rows);
   axes(picture, box, { x, y: linear, xTicks: ticks(domain, box.width / 80), yTicks: [], xLabel, yLabel: "" });

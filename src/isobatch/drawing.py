@@ -1,0 +1,44 @@
+"""The style that all pictures share. Colors are told apart by color-blind readers (Okabe & Ito 2008)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.errors import UsageError
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def new_figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (8, 4.5)) -> tuple[Any, Any]:
+    """A figure in the house style, without a window system, and its axes: one, or an array of them."""
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, layout="constrained")
+    for each in np.ravel(axes):
+        each.spines[["top", "right"]].set_visible(False)
+        each.grid(alpha=0.25, linewidth=0.6)
+        each.set_axisbelow(True)
+        each.title.set_fontsize(11)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the picture in the format that its name asks for."""
+    from matplotlib import pyplot
+
+    if path.suffix not in FORMATS:
+        raise UsageError(f"out={str(path)!r} has no picture's ending: use {', '.join(FORMATS)}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another place.") from None
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,159 @@
+"""Environments of EnvPool, an extra: many games and physics in C++, stepped by threads of its own.
+
+An environment that has ended is reset by the next step, which is none: `autoreset` is next-step.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from isobatch.envs.host_interface import FaultError, VectorStep, XlaStepper
+from isobatch.envs.host_spaces import Actions, Observations
+from isobatch.envs.interface import Settings
+from isobatch.errors import UsageError, first_line, near_matches
+
+NO_LIMIT = 2**31 - 1
+INSTALL = "make setup-envpool, or pip install 'isobatch[envpool]'"
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("envpool") is not None
+
+
+def envpool_ids() -> list[str]:
+    """Ids that EnvPool knows; none if it is not installed."""
+    return sorted(imported().list_all_envs()) if is_installed() else []
+
+
+def imported() -> Any:
+    if not is_installed():
+        raise UsageError(f"backend 'envpool' is not installed: {INSTALL}.")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import envpool
+    except ImportError as error:
+        raise missing_library(error) from None
+    return envpool
+
+
+def missing_library(error: BaseException) -> UsageError:
+    """A system library that EnvPool's environments need: which one, and how to get it."""
+    text = first_line(error)
+    if "Qt" in text:
+        return UsageError(f"EnvPool's Procgen needs Qt ({text}): apt-get install libqt5gui5, or make setup-envpool.")
+    return UsageError(f"EnvPool cannot be loaded ({text}): install what it misses, or {INSTALL}.")
+
+
+class EnvPoolEnvironment:
+    """What an environment looks like, and pools of it."""
+
+    autoreset = "next-step"
+    replays = False
+    in_parallel = True
+    in_processes = False
+
+    def __init__(self, env_id: str, settings: Settings) -> None:
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
+        envpool = imported()
+        if env_id not in envpool.list_all_envs():
+            known = near_matches(env_id, envpool.list_all_envs())
+            raise UsageError(f"env='envpool/{env_id}' is unknown{known or '; `isobatch envs` lists the ids.'}")
+
+        def make() -> Any:
+            spec = envpool.make_spec(env_id, **self.kwargs)
+            return spec, spec.gymnasium_observation_space, spec.gymnasium_action_space
+
+        spec, seen, done = quietly(make, env_id, self.kwargs)
+        self.observations = Observations(env_id, seen)
+        self.actions = Actions(env_id, done, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
+        limit = int(spec.config.max_episode_steps)
+        self.max_steps = 0 if limit >= NO_LIMIT else limit
+        # Light ones are stepped from inside a compiled program, which EnvPool can on Linux. JAX takes numbers of 64
+        # bits for such of 32, and the networks of images take so long that Python's share of a step is nothing.
+        arrays = [*spec.state_array_spec.values(), *spec.action_array_spec.values()]
+        narrow = all(np.dtype(array.dtype).itemsize <= 4 for array in arrays)
+        flat = self.observations.is_box and self.obs_dtype == "float32"
+        self._is_light = narrow and flat and sys.platform == "linux"
+
+    def open(self, seeds: list[int]) -> EnvPoolVector:
+        # More threads than cores slow light environments down, and two halves step at a time.
+        threads = {"num_threads": max(1, len(os.sched_getaffinity(0)) // 2)} if self._is_light else {}
+
+        def make() -> Any:
+            kwargs = threads | self.kwargs
+            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **kwargs)
+            return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
+
+        pool, _ = quietly(make, self.env_id, self.kwargs)
+        return EnvPoolVector(pool, self.observations, self.actions, self._is_light and jax.default_backend() == "cpu")
+
+
+class EnvPoolVector:
+    """A pool of M environments whose seeds were given when it was made."""
+
+    def __init__(self, pool: Any, observations: Observations, actions: Actions, steps_inside: bool) -> None:
+        self._pool, self._observations, self._actions = pool, observations, actions
+        self._steps_inside = steps_inside
+
+    def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
+        assert which.all()  # a pool resets the others itself
+        return self._observations.convert(self._pool.reset()[0])
+
+    def send(self, actions: np.ndarray) -> None:
+        try:
+            self._pool.send(self._actions.convert(actions))
+        except Exception as error:
+            raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
+
+    def receive(self) -> VectorStep:
+        try:
+            obs, reward, terminated, truncated, _ = self._pool.recv()
+        except Exception as error:
+            raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
+        return VectorStep(self._observations.convert(obs), reward, terminated, truncated, {})
+
+    def xla_stepper(self) -> XlaStepper | None:
+        if not self._steps_inside:
+            return None
+        handle, receive, send, _ = self._pool.xla()
+
+        def received(handle: Any) -> tuple[Any, VectorStep]:
+            handle, (obs, reward, terminated, truncated, _) = receive(handle)
+            return handle, VectorStep(obs, reward, terminated, truncated, {})
+
+        return XlaStepper(handle, lambda handle, actions: send(handle, self._actions.shifted(actions)), received)
+
+    def suspects(self) -> list[int]:
+        return []
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def abandon(self) -> None:
+        """Its threads end with the process."""
+
+
+def quietly(make: Any, env_id: str, kwargs: dict[str, Any]) -> Any:
+    """What `make` makes, without EnvPool's warnings, or one sentence about why not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return make()
+    except (ImportError, OSError) as error:
+        raise missing_library(error) from None
+    except Exception as error:
+        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
+        raise UsageError(
+            f"env='envpool/{env_id}' cannot be made ({type(error).__name__}: {first_line(error)}){hint}."
+        ) from None

@@ -1,0 +1,180 @@
+"""Environments of Gymnasium, by any id of its registry, vectorized by Gymnasium itself."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from multiprocessing import connection
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+
+from isobatch.envs.guard import GuardError, Recipe, guarded, silent_logger
+from isobatch.envs.host_interface import FaultError, VectorStep
+from isobatch.envs.host_spaces import Actions, Observations, batched
+from isobatch.envs.interface import Settings
+from isobatch.errors import UsageError, first_line
+
+MODES = {
+    "disabled": AutoresetMode.DISABLED,
+    "next-step": AutoresetMode.NEXT_STEP,
+    "same-step": AutoresetMode.SAME_STEP,
+}
+
+
+def gymnasium_ids() -> list[str]:
+    """Ids of Gymnasium's registry: the newest version of each name."""
+    specs = [spec for spec in gymnasium.registry.values() if spec.entry_point is not None]
+    newest = {(spec.namespace, spec.name): spec for spec in sorted(specs, key=lambda spec: spec.version or 0)}
+    return sorted(spec.id for spec in newest.values())
+
+
+def is_registered(env_id: str) -> bool:
+    return env_id in gymnasium.registry
+
+
+class GymnasiumEnvironment:
+    """What an environment looks like, found out by making one; and vectors of it."""
+
+    def __init__(self, env_id: str, settings: Settings) -> None:
+        self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
+        self._async = settings.vectorization == "async"
+        self.autoreset = settings.autoreset
+        one = made(env_id, self.kwargs)
+        self._recipe = Recipe(env_id, self.kwargs, one.observation_space, one.action_space)
+        self.observations = Observations(env_id, one.observation_space)
+        self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
+        self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
+        self.action_space = self.actions.space
+        self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
+        one.close()
+
+    @property
+    def replays(self) -> bool:
+        return self.autoreset == "disabled"
+
+    @property
+    def in_parallel(self) -> bool:
+        return self._async
+
+    in_processes = in_parallel
+
+    def open(self, seeds: list[int]) -> GymnasiumVector:
+        running = [0]
+        makers = [partial(guarded, self._recipe, place, running) for place in range(len(seeds))]
+        mode = MODES[self.autoreset]
+        try:
+            # Not forked: JAX has threads, and a fork of a process with threads may never wake up.
+            vector: Any = (
+                Workers(makers, copy=False, context="forkserver", autoreset_mode=mode)
+                if self._async
+                else SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+            )
+        except Exception as error:
+            raise FaultError(f"could not be started ({type(error).__name__}: {first_line(error)})") from None
+        return GymnasiumVector(vector, running, self.observations, self.actions)
+
+
+class Workers(AsyncVectorEnv):
+    """Prints no tracebacks of its workers: what went wrong is said in one sentence."""
+
+    def _raise_if_errors(self, successes: Any) -> None:
+        with silent_logger():
+            super()._raise_if_errors(successes)
+
+
+class GymnasiumVector:
+    """M environments behind Gymnasium's vector API."""
+
+    def __init__(self, vector: Any, running: list[int], observations: Observations, actions: Actions) -> None:
+        self._vector, self._running = vector, running
+        self._observations, self._actions = observations, actions
+        self._sent: Any = None
+        self._async = isinstance(vector, AsyncVectorEnv)
+
+    def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
+        options = None if which.all() else {"reset_mask": which}
+        try:
+            return self._observations.convert(self._vector.reset(seed=seeds, options=options)[0])
+        except Exception as error:
+            raise self._fault(error) from None
+
+    def send(self, actions: np.ndarray) -> None:
+        self._sent = self._actions.convert(actions)
+        if self._async:
+            try:
+                self._vector.step_async(self._sent)
+            except Exception as error:
+                raise self._fault(error) from None
+
+    def receive(self) -> VectorStep:
+        try:
+            moved = self._vector.step_wait() if self._async else self._vector.step(self._sent)
+        except Exception as error:
+            raise self._fault(error) from None
+        obs, reward, terminated, truncated, info = moved
+        return VectorStep(self._observations.convert(obs), reward, terminated, truncated, self._final(info))
+
+    def _final(self, info: dict[str, Any]) -> dict[int, np.ndarray]:
+        """Of the mode same-step: what the episodes ended with."""
+        if "final_obs" not in info:
+            return {}
+        ended = np.flatnonzero(info["_final_obs"])
+        return {int(i): self._observations.convert(batched(info["final_obs"][i]))[0] for i in ended}
+
+    def xla_stepper(self) -> None:
+        """Python steps them."""
+
+    def suspects(self) -> list[int]:
+        if not self._async:
+            return [self._running[0]]
+        return [i for i, pipe in enumerate(self._vector.parent_pipes) if pipe is None or not pipe.poll(0)]
+
+    def _fault(self, error: Exception) -> FaultError:
+        if isinstance(error, GuardError):
+            place, _, what = str(error).partition("|")
+            return FaultError(what, int(place))
+        dead = self._dead(error) if self._async else []
+        if dead:
+            code = self._vector.processes[dead[0]].exitcode
+            return FaultError(f"died: its process ended with code {code}", dead[0])
+        return FaultError(
+            f"failed ({type(error).__name__}: {first_line(error)})", None if self._async else self._running[0]
+        )
+
+    def _dead(self, error: Exception) -> list[int]:
+        """Places whose process has ended."""
+        processes = self._vector.processes
+        if isinstance(error, EOFError | OSError):  # the end of a pipe comes a moment before that of its process
+            connection.wait([process.sentinel for process in processes], timeout=2.0)
+        return [place for place, process in enumerate(processes) if not process.is_alive()]
+
+    def close(self) -> None:
+        try:
+            if self._async:
+                self._vector._state = AsyncState.DEFAULT  # or it would wait for the dead
+            self._vector.close(**({"terminate": True} if self._async else {}))
+        except Exception:  # what cannot be closed goes with the process, silently
+            self._vector.closed = True
+
+    def abandon(self) -> None:
+        for process in self._vector.processes if self._async else []:
+            process.kill()
+        self._vector.closed = True
+
+
+def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """One environment, or a sentence that says why there is none."""
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UsageError(f"env={env_id!r} needs a package that is not installed: {first_line(error)}") from None
+    except (ImportError, gymnasium.error.Error) as error:
+        raise UsageError(f"env={env_id!r} cannot be made: {first_line(error)}") from None
+    except Exception as error:
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
+        raise UsageError(f"env={env_id!r} cannot be made ({cause}){hint}.") from None

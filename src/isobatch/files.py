@@ -1,0 +1,36 @@
+"""Files that are read with a clear complaint and written all at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from isobatch.errors import UsageError
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file all at once: a reader, or a kill, sees the old content or the new one."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def read_text(path: Path, flag: str) -> str:
+    """A file that a flag names."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """A file that a person asked for."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
+    except OSError as error:
+        raise UsageError(f"--out {str(path)!r} cannot be written ({error.strerror}): name another place.") from None

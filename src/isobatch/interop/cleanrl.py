@@ -1,0 +1,181 @@
+"""CleanRL: the flags of `ppo.py` and its siblings.
+
+`num_minibatches` is a count, as ours. CleanRL's own `batch_size`, computed at the start and shown in its logs, is
+num_envs x num_steps, our *iteration batch*; its `minibatch_size` is our *optimization batch*, and grows silently with
+num_envs.
+
+The value loss has the factor 1/2, as ours; its clip range is clip_coef. Advantages are normalized per minibatch.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from isobatch.errors import UsageError
+from isobatch.interop.keys import Key, Known, choice, number, whole
+from isobatch.interop.library import Library
+from isobatch.settings.config import Config
+from isobatch.settings.parsing import parse_value
+
+COMMAND = "command"
+"""Where the words before the first flag are kept, such as `python cleanrl/ppo.py`."""
+
+# Defaults of the scripts, as they stand in the repository; the others are as in ppo.py.
+SCRIPTS: dict[str, dict[str, Any]] = {
+    "ppo.py": dict(
+        env_id="CartPole-v1",
+        total_timesteps=500_000,
+        learning_rate=2.5e-4,
+        num_envs=4,
+        num_steps=128,
+        anneal_lr=True,
+        gamma=0.99,
+        num_minibatches=4,
+        update_epochs=4,
+        clip_coef=0.2,
+        ent_coef=0.01,
+    ),
+    "ppo_atari.py": dict(env_id="BreakoutNoFrameskip-v4", total_timesteps=10_000_000, num_envs=8, clip_coef=0.1),
+    "ppo_continuous_action.py": dict(
+        env_id="HalfCheetah-v4",
+        total_timesteps=1_000_000,
+        learning_rate=3e-4,
+        num_envs=1,
+        num_steps=2048,
+        num_minibatches=32,
+        update_epochs=10,
+        ent_coef=0.0,
+    ),
+    "ppo_procgen.py": dict(
+        env_id="starpilot",
+        total_timesteps=25_000_000,
+        learning_rate=5e-4,
+        num_envs=64,
+        num_steps=256,
+        anneal_lr=False,
+        gamma=0.999,
+        num_minibatches=8,
+        update_epochs=3,
+    ),
+}
+OTHERS = dict(gae_lambda=0.95, norm_adv=True, clip_vloss=True, vf_coef=0.5, max_grad_norm=0.5)
+DEFAULT = object()
+"""Default that depends on the script."""
+
+
+def defaults(command: str) -> dict[str, Any]:
+    """The defaults of the script that a command names, or of ppo.py."""
+    script = next((s for s in SCRIPTS if any(word.rsplit("/", 1)[-1] == s for word in command.split())), "ppo.py")
+    return OTHERS | SCRIPTS["ppo.py"] | SCRIPTS[script]
+
+
+def _flag(key: Key) -> Key:
+    """A key whose default is looked up by the script's name."""
+    (name,) = key.names
+
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        return key.read(defaults(known.raw(COMMAND))[name] if value is DEFAULT else value, known)
+
+    return Key(key.names, key.fields, DEFAULT, read, key.write)
+
+
+def _clip() -> Key:
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        size = parse_value("clip_coef", value, float)
+        return {"clip_eps": size, "value_clip_eps": size}
+
+    return Key(
+        ("clip_coef",), ("clip_eps", "value_clip_eps"), None, read, lambda config, old, known: config.hypers.clip_eps
+    )
+
+
+def _env() -> Key:
+    def write(config: Config, old: Any, known: Known) -> Any:
+        return config.env
+
+    return Key(("env_id",), ("env",), None, lambda value, known: {"env": str(value)}, write)
+
+
+def _command() -> Key:
+    return Key((COMMAND,), (), "", lambda value, known: {}, lambda config, old, known: old)
+
+
+PPO = (
+    _command(),
+    *(
+        _flag(key)
+        for key in (
+            _env(),
+            whole("num_envs", "num_envs", None),
+            whole("num_steps", "num_steps", None),
+            whole("total_timesteps", "total_timesteps", None),
+            whole("num_minibatches", "num_minibatches", None),
+            whole("update_epochs", "update_epochs", None),
+            number("learning_rate", "learning_rate", None),
+            choice("anneal_lr", "lr_schedule", True, on="linear", off="constant"),
+            number("gamma", "gamma", None),
+            number("gae_lambda", "gae_lambda", None),
+            choice("norm_adv", "advantage_norm", True, on="minibatch", off="none"),
+            _clip(),
+            choice("clip_vloss", "clip_value_loss", True, on=True, off=False),
+            number("ent_coef", "ent_coef", None),
+            number("vf_coef", "vf_coef", None),
+            number("max_grad_norm", "max_grad_norm", None),
+        )
+    ),
+)
+
+
+def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+    """A command line, with or without the words before its flags."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"the CleanRL command cannot be split into words ({error}): check its quotes.") from None
+    first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    settings: dict[str, Any] = {COMMAND: shlex.join(words[:first])} if first else {}
+    switches = {key.names[0] for key in PPO if key.names[0] in ("anneal_lr", "norm_adv", "clip_vloss")}
+    rest = words[first:]
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise UsageError(f"{word!r} in the CleanRL command follows no flag: use --name value.")
+        flag, equals, value = word.removeprefix("--").partition("=")
+        name = flag.replace("-", "_")
+        if equals:
+            settings[name] = value
+        elif rest and not rest[0].startswith("--"):
+            settings[name] = rest.pop(0)
+        elif name.removeprefix("no_") in switches:
+            settings[name.removeprefix("no_")] = not name.startswith("no_")
+        else:
+            settings[name] = True
+    if env is not None:
+        settings["env_id"] = env
+    return settings, settings.get("env_id")
+
+
+def render(settings: Mapping[str, Any], env: str | None) -> str:
+    words = shlex.split(settings.get(COMMAND, ""))
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if name == COMMAND:
+            continue
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, str(value)]
+    return shlex.join(words)
+
+
+LIBRARY = Library(
+    name="cleanrl",
+    title="CleanRL",
+    batch_size="batch_size (in its logs) is the rollout num_envs x num_steps; minibatch_size is the optimization batch",
+    algorithms={"ppo": PPO},
+    fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-5)},
+    parse=parse,
+    render=render,
+)

@@ -1,0 +1,69 @@
+"""Whole batches, collected as training collects them: to measure directly what the landscape predicts, and for time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from isobatch.laboratory.chains import Chains
+from isobatch.laboratory.objectives import vanilla
+from isobatch.laboratory.per_sample import mean_gradient
+from isobatch.laboratory.source import Source, draws
+from isobatch.laboratory.timing import median_seconds
+from isobatch.learning.policy_phase import estimate_advantages
+from isobatch.networks.actor_critic import Policy
+from isobatch.rollouts.compiled import Segment
+from isobatch.settings.config import Config
+
+Samples = tuple[Array, Array, Array]
+
+
+@partial(jax.jit, static_argnums=0)
+def samples_of(config: Config, segment: Segment) -> Samples:
+    """Observations, actions and advantages [B, ...]."""
+    advantage = estimate_advantages(config, segment, segment.reward, config.hypers)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (segment.obs, segment.action, advantage))
+
+
+@jax.jit
+def batch_gradient(policy: Policy, samples: Samples) -> Float[Array, " P"]:
+    return mean_gradient(vanilla, policy, samples)
+
+
+def batch_products(
+    config: Config, policy: Policy, source: Source, num_envs: int, num_steps: int, batches: int, seed: int
+) -> Float[np.ndarray, "K K"]:
+    """Inner products of the gradients of K independent batches."""
+    segments: Iterator[Segment] = source.batches(num_envs, num_steps, draws(batches, seed))
+    found = [np.asarray(batch_gradient(policy, samples_of(config, segment)), float) for segment in segments]
+    vectors = np.stack(found)
+    return vectors @ vectors.T
+
+
+def gradient_seconds(policy: Policy, chains: Chains, size: int) -> float:
+    """Wall-clock time of the gradient of `size` samples."""
+    where = jnp.arange(size) % (chains.length * chains.count)
+    obs, action = (leaf.reshape(-1, *leaf.shape[2:])[where] for leaf in (chains.segment.obs, chains.segment.action))
+    return median_seconds(lambda: batch_gradient(policy, (obs, action, jnp.ones(size))))
+
+
+@partial(jax.jit, static_argnums=0)
+def first_episodes(
+    config: Config, policy: Policy, segment: Segment
+) -> tuple[Float[Array, "E P"], Int[Array, " E"], Bool[Array, " E"]]:
+    """Of the first episode of each environment: the sum of its gradients, its length, and whether it has ended."""
+    steps = segment.reward.shape[0]
+    done = segment.terminated | segment.truncated
+    mine = jnp.cumsum(done, axis=0) - done == 0
+    advantage = mine * estimate_advantages(config, segment, segment.reward, config.hypers)
+
+    def one(samples: Samples) -> Float[Array, " P"]:
+        return steps * mean_gradient(vanilla, policy, samples)
+
+    columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (segment.obs, segment.action, advantage))
+    return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)

@@ -1,0 +1,243 @@
+"""All inner products g_i . g_j of n per-sample gradients, without ever holding n x P numbers.
+
+Layer by layer, each by the cheaper of two ways. With rows x_p and deltas d_p of a sample at the layer's positions p, a
+column of ones appended to x for the bias:
+
+    factored   g_i . g_j = sum_pq (x_ip . x_jq) (d_ip . d_jq)      n^2 p^2 (In + Out) products; a dense layer has p = 1
+    explicit   g_i = sum_p x_ip d_ip', then g_i . g_j              n^2 In Out products; a convolution has many positions
+
+Parameters outside the known layers, and layers that are applied more than once, go by their own vmapped gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from isobatch.errors import UsageError
+from isobatch.laboratory.layers import Losses, Tap, is_layer, num_samples, rows_and_deltas, tap_shapes
+from isobatch.training.memory import SHARE, available_bytes, in_words
+
+MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
+STORED_BYTES = 2e9  # of what is kept of all samples while one group of layers is worked on
+BLOCK = 1024  # rows and columns of the result that are computed at once
+OTHERS = -1  # the number of the parameters outside the known layers
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the inner products of one layer are computed."""
+
+    factored: bool
+    positions: int
+    inputs: int  # with the one for the bias
+    outputs: int
+
+    @classmethod
+    def of(cls, tap: Tap) -> Way:
+        """The cheaper way for a layer with rows and deltas of this shape."""
+        positions, inputs, outputs = math.prod(tap.x.shape[1:-1]), tap.x.shape[-1] + 1, tap.delta.shape[-1]
+        return cls(positions**2 * (inputs + outputs) < inputs * outputs, positions, inputs, outputs)
+
+    @property
+    def stored(self) -> int:
+        """Numbers that are kept of each sample."""
+        return self.positions * (self.inputs + self.outputs) if self.factored else self.inputs * self.outputs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is done in which order, for a network and samples of given shapes."""
+
+    ways: dict[int, Way] = field(hash=False)
+    groups: tuple[tuple[int, ...], ...]  # layers whose numbers are kept at the same time; one backward pass each
+    microbatch: int
+    others: int  # parameters outside the known layers
+
+    def bytes(self, samples: int) -> int:
+        """Memory at its highest: the result, two matrices of its size at work, what is stored, one microbatch."""
+        stored = max(sum(self._stored(layer) for layer in group) for group in self.groups)
+        return int(number_bytes() * samples * (3 * samples + stored) + 4 * MICROBATCH_BYTES)
+
+    def _stored(self, layer: int) -> int:
+        return self.others if layer == OTHERS else self.ways[layer].stored
+
+
+def plan(losses: Losses, network: Any, samples: Any) -> Plan:
+    """Choose the ways, and cut the layers into groups that fit into STORED_BYTES."""
+    count = num_samples(samples)
+    shapes = tap_shapes(losses, network, samples)
+    ways = {i: Way.of(tap) for i, tap in shapes.items()}
+    others = sum(leaf.size for leaf in jax.tree.leaves(_other_parameters(network, ways)))
+    active = others + sum(way.positions * (way.inputs + way.outputs) for way in ways.values())
+    most = int(np.clip(MICROBATCH_BYTES / number_bytes() / max(active, 1), 1, count))
+    microbatch = -(-count // -(-count // most))  # as few microbatches as possible, of nearly equal size
+    sizes = {i: way.stored for i, way in ways.items()} | ({OTHERS: others} if others else {})
+    groups: list[list[int]] = []
+    room = 0.0
+    for layer, size in sizes.items():
+        if not groups or size > room:
+            groups.append([])
+            room = STORED_BYTES / number_bytes() / count
+        groups[-1].append(layer)
+        room -= size
+    return Plan(ways, tuple(map(tuple, groups)), microbatch, others)
+
+
+def number_bytes() -> int:
+    return int(jnp.result_type(float).itemsize)
+
+
+def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
+    """G_ij = g_i . g_j of the per-sample gradients of `losses`, exactly."""
+    return _gram(losses, plan(losses, network, samples), network, samples)
+
+
+@cache
+def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
+    """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
+    plans: dict[Any, Plan] = {}
+
+    def run(network: Any, samples: Any) -> Array:
+        leaves, structure = jax.tree.flatten((network, samples))
+        shapes = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves), number_bytes())
+        if shapes not in plans:
+            plans[shapes] = plan(losses, network, samples)
+        return _gram(losses, plans[shapes], network, samples)
+
+    return run
+
+
+def _gram(losses: Losses, made: Plan, network: Any, samples: Any) -> Float[Array, "n n"]:
+    count = num_samples(samples)
+    check_memory(made.bytes(count), f"{count} samples")
+    blocks, block = _blocks(count)
+    total = jnp.zeros((blocks * block, blocks * block))
+    for group in made.groups:
+        # Compiled one by one, so that what one group keeps is dropped before the next begins.
+        total = _add_group(losses, made, group, total, network, samples)
+    return _mirrored(total, block)[:count, :count]
+
+
+def _blocks(count: int) -> tuple[int, int]:
+    """How many blocks the rows are cut into, and their size; the last one may reach beyond the samples."""
+    blocks = -(-count // BLOCK)
+    return blocks, -(-count // blocks)
+
+
+def check_memory(
+    need: int, what: str, lower: str = "the budget (or the longest geometry), or use a random projection"
+) -> None:
+    there = available_bytes()
+    if there is not None and need > SHARE * there:
+        raise UsageError(
+            f"inner products of the gradients of {what} need {in_words(need)}, and {in_words(int(SHARE * there))} are "
+            f"available: lower {lower}."
+        )
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: Any, samples: Any) -> Array:
+    """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
+    pieces = -(-len(total) // made.microbatch)
+    padding = pieces * made.microbatch - num_samples(samples)
+
+    def cut(leaf: Array) -> Array:
+        filled = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)])
+        return filled.reshape(pieces, made.microbatch, *leaf.shape[1:])
+
+    kept = jax.lax.map(partial(_keep, losses, made, group, network), jax.tree.map(cut, samples))
+    for numbers in kept.values():
+        total = _add_products(
+            total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), numbers), num_samples(samples)
+        )
+    return total
+
+
+def _add_products(total: Float[Array, "m m"], numbers: Any, count: int) -> Float[Array, "m m"]:
+    """Add g_i . g_j of a layer, block by block, on the diagonal and below it: the result is symmetric.
+
+    A loop, since XLA may begin all blocks of an unrolled one at the same time, and hold a copy of the numbers for each.
+    """
+    blocks, block = _blocks(count)
+    below = jnp.asarray([(i, j) for i in range(blocks) for j in range(i + 1)]) * block
+
+    def cut(start: Array, leaf: Array) -> Array:
+        return jax.lax.dynamic_slice_in_dim(leaf, start, block)
+
+    def add(total: Array, corner: Array) -> tuple[Array, None]:
+        rows, columns = (jax.tree.map(partial(cut, start), numbers) for start in corner)
+        there = jax.lax.dynamic_slice(total, corner, (block, block))
+        return jax.lax.dynamic_update_slice(total, there + _products(rows, columns), corner), None
+
+    return jax.lax.scan(add, total, below)[0]
+
+
+@partial(jax.jit, static_argnums=1, donate_argnums=0)
+def _mirrored(total: Float[Array, "m m"], block: int) -> Float[Array, "m m"]:
+    """With the blocks below the diagonal above it too."""
+    # By blocks: a select between all of it and its transpose crashes XLA's CPU backend (jaxlib 0.10.2, n = 1024).
+    for start in range(block, len(total), block):
+        total = total.at[:start, start : start + block].set(total[start : start + block, :start].T)
+    return total
+
+
+def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: Any, samples: Any) -> dict[int, Any]:
+    """What is kept of a microbatch: rows and deltas (factored), or explicit gradients, for each layer of the group."""
+    shapes = {i: tap for i, tap in tap_shapes(losses, network, samples).items() if i in group}
+    taps = rows_and_deltas(losses, network, samples, shapes)
+    kept: dict[int, Any] = {}
+    for i, tap in taps.items():
+        rows = jnp.concatenate([tap.x, jnp.ones_like(tap.x[..., :1])], axis=-1)
+        if made.ways[i].factored:
+            kept[i] = (rows, tap.delta)
+        else:
+            kept[i] = jnp.einsum("npi,npo->nio", rows, tap.delta).reshape(rows.shape[0], -1)
+    if OTHERS in group:
+        kept[OTHERS] = _other_gradients(losses, made.ways, network, samples)
+    return kept
+
+
+def _products(left: Any, right: Any) -> Float[Array, "m n"]:
+    """g_i . g_j for samples i on the left and j on the right, of what is kept of a layer."""
+    if not isinstance(left, tuple):
+        return left @ right.T
+    (rows_i, deltas_i), (rows_j, deltas_j) = left, right
+    positions = rows_i.shape[1]
+    if positions == 1:
+        return (rows_i[:, 0] @ rows_j[:, 0].T) * (deltas_i[:, 0] @ deltas_j[:, 0].T)
+
+    def add(pair: Array, total: Array) -> Array:
+        p, q = pair // positions, pair % positions
+        return total + (rows_i[:, p] @ rows_j[:, q].T) * (deltas_i[:, p] @ deltas_j[:, q].T)
+
+    return jax.lax.fori_loop(0, positions**2, add, jnp.zeros((len(rows_i), len(rows_j)), rows_i.dtype))
+
+
+def _other_parameters(network: Any, ways: dict[int, Way]) -> dict[int, Any]:
+    """The parts of the network that no way is known for, by number."""
+    nodes = jax.tree.leaves(network, is_leaf=is_layer)
+    return {i: node for i, node in enumerate(nodes) if i not in ways}
+
+
+def _other_gradients(losses: Losses, ways: dict[int, Way], network: Any, samples: Any) -> Float[Array, "n R"]:
+    """Per-sample gradients of those parts."""
+    nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
+
+    def loss(others: dict[int, Any], sample: Any) -> Array:
+        whole = jax.tree.unflatten(structure, [others.get(i, node) for i, node in enumerate(nodes)])
+        return losses(whole, jax.tree.map(lambda leaf: leaf[None], sample))[0]
+
+    def gradient(sample: Any) -> Array:
+        return ravel_pytree(jax.grad(loss)(_other_parameters(network, ways), sample))[0]
+
+    return jax.vmap(gradient)(samples)

@@ -1,0 +1,166 @@
+"""Chains, batches and episodes of environments that step outside JAX, collected as training collects them.
+
+They cannot be copied. What a return comes to behind the end of a chain is measured once, by letting the same
+environments play on; and nothing can be seen behind a time limit, where the value function stands in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.errors import UsageError
+from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
+from isobatch.laboratory.columns import Columns
+from isobatch.laboratory.source import Draw
+from isobatch.laboratory.timing import median_seconds
+from isobatch.learning.state import TrainState
+from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.host import replaced
+from isobatch.rollouts.player import Player
+from isobatch.rollouts.staleness import seen_dtype
+from isobatch.settings.config import Config
+
+LONGEST_WAIT = 1000  # steps after a reset, at most, that stand for the time limit: some games have limits of hours
+ROWS = 64  # that environments are run for between two looks at what is still missing
+SIDE_BY_SIDE = 128  # environments that run at a time
+SILENCE = 10.0  # seconds between two words on how far a collection is
+PROCESSES = 16  # those that have a process each: so many, or as many as the run has
+
+
+@dataclass(frozen=True)
+class HostSource:
+    """`Source` of environments of Gymnasium and EnvPool."""
+
+    config: Config
+    env: HostEnvironment
+    state: TrainState
+    env_timeout: float
+    tell: Callable[[str], None] = lambda detail: None  # how far a collection is, now and then
+    sets_clocks: bool = False
+    cheap_steps: int = 200_000
+
+    def __post_init__(self) -> None:
+        if self.config.staggered_resets:
+            raise UsageError(
+                f"staggered_resets=True sets the clock of an environment, and that of {self.config.env} cannot be "
+                "set: drop it."
+            )
+
+    @property
+    def time_limit(self) -> int:
+        return min(self.env.max_steps or LONGEST_WAIT, LONGEST_WAIT)
+
+    @property
+    def known_limit(self) -> int:
+        return self.env.max_steps
+
+    @property
+    def obs_bytes(self) -> int:
+        """In the buffer it is collected in, and on the device."""
+        return 2 * np.dtype(seen_dtype(self.config, self.env)).itemsize * math.prod(self.env.obs_shape)
+
+    @property
+    def width(self) -> int:
+        """Environments that run at a time."""
+        return max(self.config.num_envs, PROCESSES) if self.env.in_processes else SIDE_BY_SIDE
+
+    def chains(self, count: int, length: int, seed: int) -> Chains:
+        """The environments run on after the end of their chains, until an episode ends or the rest is negligible."""
+        groups = num_groups(self.time_limit, length)
+        passed = begins(self.time_limit, groups, count)
+        most = length + horizon_of(self.config.hypers.gamma, self.time_limit)
+        columns = self._record(passed, length, most, length - 1, jax.random.key(seed))
+        segment = self._as_learned(columns.segment)
+        at_limits = segment.next_value if self.config.bootstrap else jnp.zeros_like(segment.value)
+        true_next = jnp.where(segment.truncated, at_limits, next_in_row(self.config, segment.value))
+        done = (segment.terminated | segment.truncated)[-1]
+        true_next = true_next.at[-1].set(jnp.where(done, true_next[-1], self._returns(columns)))
+        return Chains(segment, true_next, groups)
+
+    def batches(self, num_envs: int, num_steps: int, drawn: Draw) -> Iterator[Segment]:
+        """As many at a time as there may be environments: they need not wait for each other."""
+        ages = (np.asarray(drawn.age) * self.time_limit).astype(int)
+        at_a_time = max(1, self.width // num_envs)
+        for begin in range(0, len(ages), at_a_time):
+            passed = np.repeat(ages[begin : begin + at_a_time], num_envs)
+            columns = self._record(passed, num_steps, num_steps, num_steps, drawn.key[begin])
+            segment = self._as_learned(columns.segment)
+            for one in range(len(passed) // num_envs):
+                yield _columns_of(segment, slice(one * num_envs, (one + 1) * num_envs))
+
+    def episodes(self, count: int, horizon: int, seed: int) -> Segment:
+        columns = self._record(np.zeros(count, int), horizon, horizon, 0, jax.random.key(seed))
+        return self._as_learned(columns.segment)
+
+    def seconds(self, num_envs: int, num_steps: int) -> float:
+        """Steps cost the same at any time, so a few tell; more environments than run at a time would take turns."""
+        envs, steps = min(num_envs, self.width), min(num_steps, ROWS)
+        with self._player(steps, envs, jax.random.key(0)) as player:
+            taken = median_seconds(lambda: player.judged(*player.play()))
+        return taken * (num_envs / envs) * (num_steps / steps)
+
+    def _record(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int, key: Key[Array, ""]) -> Columns:
+        """Columns of environments that were reset `passed` rows before; some of them at a time."""
+        columns, spoken = Columns(passed, kept, most, least), time.monotonic()
+        for turn, begin in enumerate(range(0, len(passed), self.width)):
+            part = slice(begin, min(begin + self.width, len(passed)))
+            with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
+                for first in itertools.count(0, ROWS):
+                    rollout, over = player.play()
+                    needed = columns.missing(part) & (passed[part] < first + ROWS)
+                    if needed.any():  # else nobody wants the values of its states
+                        columns.store(first, player.judged(rollout, over), part)
+                    if not columns.missing(part).any():
+                        break
+                    if time.monotonic() - spoken > SILENCE:
+                        spoken = time.monotonic()
+                        which = f"environments {begin + 1:,} to {part.stop:,} of {len(passed):,}"
+                        last = int(passed[part].max()) + most
+                        self.tell(f"{which}, step {min(first + ROWS, last):,} of at most {last:,}")
+        return columns
+
+    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> Player:
+        state, config = self.state, self.config
+        return Player(
+            self.env,
+            config.env,
+            state.learner.networks,
+            state.obs_moments,
+            config.hypers.obs_clip,
+            (steps, num_envs),
+            key,
+            self.env_timeout,
+        )
+
+    def _as_learned(self, segment: Segment) -> Segment:
+        return replaced(segment, reward=scaled(self.config, self.state, segment.reward))
+
+    def _returns(self, columns: Columns) -> Float[Array, " C"]:
+        """Discounted returns of the steps after a chain; the value function stands for what follows them."""
+        config, gamma = self.config, self.config.hypers.gamma
+        reward, terminated, truncated, value = (jnp.asarray(leaf) for leaf in columns.after)
+        value = value if config.baseline else jnp.zeros_like(value)
+        at_limits = value if config.bootstrap else jnp.zeros_like(value)
+
+        def earlier(later: Array, step: tuple[Array, ...]) -> tuple[Array, None]:
+            reward, terminated, truncated, at_limit = step
+            rest = jnp.where(terminated, 0.0, jnp.where(truncated, at_limit, later))
+            return reward + gamma * rest, None
+
+        steps = (scaled(config, self.state, reward), terminated, truncated, at_limits)
+        return jax.lax.scan(earlier, value[-1], steps, reverse=True)[0]
+
+
+def _columns_of(segment: Segment, which: slice) -> Segment:
+    one: Segment = jax.tree.map(lambda leaf: leaf[:, which], segment)
+    return one

@@ -1,0 +1,164 @@
+"""Chains, batches and episodes of environments written in JAX: everything is compiled, and any state can be copied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from isobatch.envs.interface import Environment, Step
+from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
+from isobatch.laboratory.source import Draw
+from isobatch.laboratory.timing import median_seconds
+from isobatch.learning.state import TrainState
+from isobatch.rollouts.compiled import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
+from isobatch.settings.config import Config
+
+TAILS = 4  # continuations of each cut-off return
+
+
+@dataclass(frozen=True)
+class JaxSource:
+    """`Source` of environments that step within a compiled program."""
+
+    config: Config
+    env: Environment
+    state: TrainState
+    sets_clocks: bool = True
+    cheap_steps: int = 2_000_000
+
+    @property
+    def time_limit(self) -> int:
+        return self.env.max_steps
+
+    known_limit = time_limit
+
+    @property
+    def obs_bytes(self) -> int:
+        """As it is kept, as the network sees it, and that which a step led to."""
+        return (np.dtype(self.env.obs_dtype).itemsize + 2 * 4) * math.prod(self.env.obs_shape)
+
+    def chains(self, count: int, length: int, seed: int) -> Chains:
+        """Start, run and value the chains; then play on where returns are cut off."""
+        config, env, state = self.config, self.env, self.state
+        start_key, act_key, tail_key = jax.random.split(jax.random.key(seed), 3)
+        groups = num_groups(self.time_limit, length)
+        passed = jnp.asarray(begins(self.time_limit, groups, count))
+        carry = settled(config, env, state, passed, start_key)
+        segment, after = run(config, env, length, state, carry, act_key)
+        where = np.flatnonzero(cut_off(config, segment))
+        true_next = jnp.where(segment.truncated, 0.0, next_in_row(config, segment.value))
+        if len(where):
+            # As many as a power of two: one compilation serves neighboring numbers of cuts.
+            padded = np.resize(where, 2 ** math.ceil(math.log2(len(where))))
+            states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], (after.state, after.obs))
+            tail = tails(config, env, state, states, obs, tail_key)[: len(where)]
+            true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
+        return Chains(segment, true_next, groups)
+
+    def batches(self, num_envs: int, num_steps: int, drawn: Draw) -> Iterator[Segment]:
+        for key, age in zip(drawn.key, drawn.age, strict=True):
+            yield batch_of(self.config, self.env, num_envs, num_steps, self.state, Draw(key, age))
+
+    def episodes(self, count: int, horizon: int, seed: int) -> Segment:
+        keys = jax.random.split(jax.random.key(seed))
+        carry = started(self.env, count, keys[0])
+        return run(self.config, self.env, horizon, self.state, carry, keys[1])[0]
+
+    def seconds(self, num_envs: int, num_steps: int) -> float:
+        key = jax.random.key(0)
+        carry = started(self.env, num_envs, key)
+        return median_seconds(lambda: run(self.config, self.env, num_steps, self.state, carry, key)[0])
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def started(env: Environment, count: int, key: Key[Array, ""]) -> EnvCarry:
+    """Environments after their reset."""
+    return start_envs(env, count, False, key)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def run(
+    config: Config, env: Environment, length: int, state: TrainState, carry: EnvCarry, key: Key[Array, ""]
+) -> tuple[Segment, Step]:
+    """A rollout, with rewards as the learner sees them, and where its steps led."""
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    last, steps = act(env, state.learner.networks.policy, carry, see, length, key)
+    segment = judge(env, state.learner.networks, last, steps, see)
+    return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), steps.after
+
+
+@partial(jax.jit, static_argnums=(0, 1, 5))
+def settled(
+    config: Config,
+    env: Environment,
+    state: TrainState,
+    passed: Int[Array, " C"],
+    key: Key[Array, ""],
+    staggered: bool = False,
+) -> EnvCarry:
+    """Environments `passed` steps after their reset, each its own number of them."""
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    reset_key, key = jax.random.split(key)
+
+    def step(time: Array, carry: EnvCarry) -> EnvCarry:
+        moved, _ = act(env, state.learner.networks.policy, carry, see, 1, jax.random.fold_in(key, time))
+        return where_envs(time < passed, moved, carry)
+
+    return jax.lax.fori_loop(0, jnp.max(passed), step, start_envs(env, passed.size, staggered, reset_key))
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def batch_of(config: Config, env: Environment, num_envs: int, num_steps: int, state: TrainState, draw: Draw) -> Segment:
+    """One rollout of environments that were reset together, or staggered, some time ago."""
+    start_key, key = jax.random.split(draw.key)
+    passed = jnp.broadcast_to((draw.age * env.max_steps).astype(int), (num_envs,))
+    carry = settled(config, env, state, passed, start_key, config.staggered_resets)
+    return run(config, env, num_steps, state, carry, key)[0]
+
+
+def cut_off(config: Config, segment: Segment) -> Bool[np.ndarray, "L C"]:
+    """Where a return goes on after what was observed: at the end of a chain, and at time limits.
+
+    Without bootstrapping the time limit belongs to the task, and nothing follows it.
+    """
+    terminated, truncated = np.asarray(segment.terminated), np.asarray(segment.truncated)
+    cut = truncated & ~terminated if config.bootstrap else np.zeros_like(truncated)
+    cut[-1] |= ~(terminated | truncated)[-1]
+    return cut
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def tails(
+    config: Config, env: Environment, state: TrainState, env_state: Any, obs: Array, key: Key[Array, ""]
+) -> Float[Array, " C"]:
+    """The discounted return from these states, by playing on without a time limit; mean of TAILS continuations.
+
+    After the horizon the value function stands for the rest.
+    """
+    gamma = config.hypers.gamma
+    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    env_state, obs = jax.tree.map(lambda leaf: jnp.repeat(leaf, TAILS, axis=0), (env_state, obs))
+    count = obs.shape[0]
+
+    def step(time: Array, carry: Any) -> Any:
+        env_state, obs, total, weight = carry
+        keys = jax.random.split(jax.random.fold_in(key, time), count + 1)
+        action = state.learner.networks.policy(see(obs)).sample(keys[0])
+        after = jax.vmap(env.step)(keys[1:], env_state, clip_to_bounds(action, env))
+        total += weight * scaled(config, state, after.reward)
+        over = after.terminated if config.bootstrap else after.terminated | after.truncated
+        return after.state, after.obs, total, jnp.where(over, 0.0, gamma * weight)
+
+    carry = (env_state, obs, jnp.zeros(count), jnp.ones(count))
+    _, obs, total, weight = jax.lax.fori_loop(0, horizon_of(gamma, env.max_steps), step, carry)
+    rest = state.learner.networks.value(see(obs)) if config.baseline else jnp.zeros(count)
+    return jnp.mean((total + weight * rest).reshape(-1, TAILS), axis=1)

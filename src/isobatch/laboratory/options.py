@@ -1,0 +1,102 @@
+"""What to measure of a policy, and how well. The docstring under a field is its help text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from isobatch.errors import UsageError
+from isobatch.settings.geometry import divisors
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
+
+SECTIONS = ("geometries", "lambdas", "lags", "cosines", "minibatches", "restraint", "aggregations")
+LONGEST = 2048  # steps of the longest rollout that `auto` proposes, and of a chain
+LEAST = {"budget": 0, "chains": LEAST_FOR_INTERVAL, "batches": LEAST_FOR_INTERVAL, "horizon": 0, "measure_seed": 0}
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    budget: int = 0
+    """Samples of a batch, divided into environments and steps in many ways; 0: as many as the run's own."""
+    geometries: str = "auto"
+    """NxT,NxT,... to compare, each of `budget` samples; auto: from 1 x budget to budget x 1."""
+    lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
+    """Values of gae_lambda to compare, besides the run's own."""
+    chains: int = 128
+    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root.
+    Rounded up to two for each start time, where rollouts are shorter than the time limit."""
+    batches: int = 32
+    """Independent batches for what is measured directly."""
+    horizon: int = 0
+    """Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit."""
+    sections: str = "all"
+    """What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,restraint,aggregations."""
+    measure_seed: int = 0
+    """Seed of everything that is drawn while measuring."""
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                why = ": an error bar needs so many independent ones" if least == LEAST_FOR_INTERVAL else ""
+                raise UsageError(f"{name}={value} must be at least {least}{why}.")
+        for lam in self.lambdas:
+            if not 0 <= lam <= 1:
+                raise UsageError(f"lambdas={lam:g} is out of range: use numbers from 0 to 1.")
+        for name in self.chosen:
+            if name not in SECTIONS:
+                raise UsageError(f"sections={name!r} is unknown: use all, or some of {', '.join(SECTIONS)}.")
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        if self.sections == "all":
+            return SECTIONS
+        return tuple(word.strip() for word in self.sections.split(","))
+
+
+def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tuple[int, int]]:
+    """(N, T) to compare, many environments first, for a run whose own geometry is given."""
+    budget = options.budget or num_envs * num_steps
+    if options.geometries == "auto":
+        return automatic(budget, (num_envs, num_steps))
+    found = []
+    for word in options.geometries.split(","):
+        envs, _, steps = word.strip().lower().partition("x")
+        if not (envs.isdigit() and steps.isdigit() and int(envs) and int(steps)):
+            raise UsageError(f"geometries={word!r} is not valid: use environments x steps, for example 4x256,16x64.")
+        if int(envs) * int(steps) != budget:
+            near = min(divisors(budget), key=lambda n: abs(n - int(envs)))
+            raise UsageError(
+                f"geometries={word!r} has {int(envs) * int(steps)} samples and not the budget of {budget}: "
+                f"use {near}x{budget // near}, or budget={int(envs) * int(steps)}."
+            )
+        found.append((int(envs), int(steps)))
+    return sorted(set(found), key=lambda g: g[1])
+
+
+def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
+    """Rollout lengths from 1 up, each at least twice the one before, up to LONGEST; and the run's own geometry."""
+    lengths = [steps for steps in doubling(budget) if steps <= LONGEST]
+    if own[0] * own[1] == budget and own[1] not in lengths:
+        lengths.append(own[1])
+    return [(budget // steps, steps) for steps in sorted(lengths)]
+
+
+def doubling(number: int) -> list[int]:
+    """Divisors from 1 up, each at least twice the one before."""
+    found: list[int] = []
+    for divisor in divisors(number):
+        if not found or divisor >= 2 * found[-1]:
+            found.append(divisor)
+    return found
+
+
+def chain_length(geometries: list[tuple[int, int]]) -> int:
+    """Steps that every rollout length divides."""
+    length = math.lcm(*(steps for _, steps in geometries))
+    if length > 4 * LONGEST:
+        raise UsageError(
+            f"geometries={','.join(f'{n}x{t}' for n, t in geometries)} have rollouts that fit together only after "
+            f"{length} steps: choose lengths that divide each other, up to {4 * LONGEST}."
+        )
+    return length

@@ -1,0 +1,50 @@
+"""Inner products by a random projection: for networks or samples too large for the exact ones.
+
+With k directions r of independent signs, z_i = (g_i . r_1, ..., g_i . r_k)/sqrt(k), and E[z_i . z_j] = g_i . g_j with
+    Var(z_i . z_j) = (|g_i|^2 |g_j|^2 + (g_i . g_j)^2 - 2 sum_p g_ip^2 g_jp^2) / k
+(Achlioptas 2003). g_i . r is a directional derivative: one forward pass for all samples, whatever the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from isobatch.laboratory.layers import Losses, Plain, swap_layers
+
+Seed = int | Int[Array, ""]
+
+
+def project(losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0) -> Float[Array, "n k"]:
+    """z [n, k]: per-sample gradients in k random directions."""
+    leaves, structure = jax.tree.flatten(network)
+
+    def along(key: Array) -> Float[Array, " n"]:
+        keys = jax.random.split(key, len(leaves))
+        signs = [jax.random.rademacher(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
+        return directional(losses, network, samples, jax.tree.unflatten(structure, signs))
+
+    keys = jax.random.split(jax.random.key(seed), directions)
+    return jax.lax.map(along, keys).T / jnp.sqrt(directions)
+
+
+def directional(losses: Losses, network: Any, samples: Any, direction: Any) -> Float[Array, " n"]:
+    """g_n . direction, a pytree like the network, for every sample."""
+
+    def per_sample(net: Any) -> Array:
+        return losses(swap_layers(net, lambda _, layer: Plain(layer)), samples)
+
+    return jax.jvp(per_sample, (network,), (direction,))[1]
+
+
+def projected_gram(
+    losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0
+) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
+    """The inner products, and a standard error of each that is never too small on average."""
+    z = project(losses, network, samples, directions, seed)
+    products = z @ z.T
+    squares = jnp.diagonal(products)
+    return products, jnp.sqrt((squares[:, None] * squares[None, :] + products**2) / directions)

@@ -1,0 +1,48 @@
+"""From per-sample losses to one number: the only module that reduces.
+
+Every aggregation is a mean over samples of weight x loss, and the weights are all that differs. With
+N trajectories of T_i steps and S = sum T_i samples (names of LLM trainers in brackets):
+
+| aggregation     | loss                                               | weight of a sample |
+|-----------------|----------------------------------------------------|--------------------|
+| timestep        | (1/S) sum_i sum_t          (token-mean)            | 1                  |
+| trajectory      | (1/N) sum_i sum_t          (seq-mean-token-sum)    | S/N                |
+| trajectory-mean | (1/N) sum_i (1/T_i) sum_t  (seq-mean-token-mean)   | S/(N T_i)          |
+| constant        | (1/N) sum_i (1/H) sum_t    (seq-mean-token-sum-norm) | S/(N H)          |
+
+`timestep` is what SB3, CleanRL and Spinning Up compute; `trajectory` is the textbook estimator. They differ
+by the factor N/S: a constant when N and T are fixed, a random one for whole episodes of varying length.
+A minibatch is a random part of the samples, so the mean over it estimates the mean over all of them.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from isobatch.settings.config import Aggregation
+
+
+def sample_weights(
+    kind: Aggregation, lengths: Float[Array, "*B"], used: Bool[Array, "*B"], horizon: Float[Array, ""] | float
+) -> Float[Array, "*B"]:
+    """Weights whose mean with the losses is the aggregation over the samples in use; 0 for the others.
+
+    `lengths` holds T_i of the trajectory that a sample belongs to.
+    """
+    present = used.astype(lengths.dtype)
+    trajectories = jnp.sum(present / lengths)  # each one adds T_i times 1/T_i
+    match kind:
+        case "timestep":
+            per_sample = present / jnp.sum(present)
+        case "trajectory":
+            per_sample = present / trajectories
+        case "trajectory-mean":
+            per_sample = present / (trajectories * lengths)
+        case "constant":
+            per_sample = present / (trajectories * horizon)
+    return per_sample * lengths.size
+
+
+def aggregate(losses: Float[Array, "*B"], weights: Float[Array, "*B"]) -> Float[Array, ""]:
+    return jnp.mean(weights * losses)

@@ -1,0 +1,134 @@
+"""One iteration, the way of the data: rollout -> queue -> policy phase -> (end of a phase) auxiliary phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int, Key
+
+from isobatch.envs.interface import Environment
+from isobatch.learning.auxiliary_phase import auxiliary_phase
+from isobatch.learning.noise_scale import noise_metrics
+from isobatch.learning.policy_phase import Metrics, optimize, prepare
+from isobatch.learning.state import Learning, TrainState, learning_rate
+from isobatch.rollouts.compiled import Episodes, Segment, collect, start_envs
+from isobatch.rollouts.staleness import exchange
+from isobatch.settings.config import Config, Hypers
+
+
+def iterate(
+    config: Config, env: Environment, state: TrainState, hypers: Hypers, iteration: Int[Array, ""]
+) -> tuple[TrainState, Metrics, Episodes]:
+    """One alternation between sampling and optimization, of an environment written in JAX.
+
+    `iteration` is also in the state; as an argument that all seeds share it can decide, under vmap, whether
+    a branch is computed at all.
+    """
+    keys = iteration_keys(state.key)
+    envs = state.envs
+    if config.complete_episodes:
+        envs = start_envs(env, config.num_envs, False, keys.reset)
+    envs, segment, episodes, raw_obs = collect(
+        env,
+        state.learner.networks,
+        envs,
+        state.obs_moments,
+        hypers.obs_clip,
+        config.num_steps,
+        keys.rollout,
+        config.complete_episodes,
+    )
+    queue = state.queue
+    if queue is not None:
+        segment, queue = exchange(queue, segment, iteration, config.staleness)
+    learning, metrics = learn(config, state.learning, segment, hypers, iteration, keys)
+    new_state = TrainState(
+        learner=learning.learner,
+        envs=envs,
+        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs.astype(float)),
+        reward_scale=learning.reward_scale,
+        advantage_moments=learning.advantage_moments,
+        queue=queue,
+        phase=learning.phase,
+        key=keys.next,
+        iteration=state.iteration + 1,
+    )
+    return new_state, metrics, episodes
+
+
+class Keys(NamedTuple):
+    """The randomness of one iteration, and where that of the next one comes from."""
+
+    next: Key[Array, ""]
+    reset: Key[Array, ""]
+    rollout: Key[Array, ""]
+    update: Key[Array, ""]
+    auxiliary: Key[Array, ""]
+
+
+def iteration_keys(key: Key[Array, ""]) -> Keys:
+    return Keys(*jax.random.split(key, len(Keys._fields)))
+
+
+def learn(
+    config: Config, before: Learning, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], keys: Keys
+) -> tuple[Learning, Metrics]:
+    """All that an iteration does with the rollout that is due, whoever collected it.
+
+    Metrics of a part that was not its turn are 0.
+    """
+    update = iteration - config.staleness  # number of this update; below 0 data is only collected
+    learned = (before.learner, before.reward_scale, before.advantage_moments, jnp.zeros(segment.reward.shape))
+    if not config.staleness:
+        learned, metrics = policy_phase(config, learned, segment, hypers, iteration, keys.update)
+    else:
+        learned, metrics = when(
+            update >= 0, partial(policy_phase, config), learned, segment, hypers, iteration, keys.update
+        )
+    learner, reward_scale, advantage_moments, target = learned
+
+    phase = before.phase
+    if phase is not None:
+        slot = update % config.policy_iterations_per_phase
+        phase = phase.store(slot, segment, target)
+        over = (update >= 0) & (slot == config.policy_iterations_per_phase - 1)
+        learner, aux_metrics = when(over, partial(auxiliary_phase, config), learner, phase, hypers, keys.auxiliary)
+        metrics |= aux_metrics
+    return Learning(learner, reward_scale, advantage_moments, phase), metrics
+
+
+def policy_phase(
+    config: Config, learned: Any, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], key: Array
+) -> tuple[Any, Metrics]:
+    """Everything that one rollout teaches; also the value targets, for an auxiliary phase."""
+    learner, reward_scale, advantage_moments, _ = learned
+    batch, reward_scale, advantage_moments, metrics = prepare(
+        config, segment, learner.networks.policy, reward_scale, advantage_moments, hypers
+    )
+    rate = learning_rate(config, hypers, iteration)
+    if config.noise_scale:
+        metrics |= noise_metrics(config, batch, learner, hypers)
+    learner, step_metrics = optimize(config, batch, learner, hypers, rate, key)
+    metrics |= step_metrics | {"charts/learning_rate": rate}
+    if config.staleness:
+        metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
+        metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)
+    return (learner, reward_scale, advantage_moments, batch.target), metrics
+
+
+def when(turn: Bool[Array, ""], fn: Callable[..., tuple[Any, Metrics]], state: Any, *args: Any) -> tuple[Any, Metrics]:
+    """`fn(state, *args)` if it is its turn, else the state as it is and metrics of 0."""
+    shapes = jax.eval_shape(fn, state, *args)[1]
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.lax.cond(turn, fn, lambda state, *_: (state, nothing), state, *args)
+
+
+def count_turns(config: Config, begin: Any, end: Any) -> tuple[Any, Any]:
+    """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
+    first, last = (jnp.maximum(i - config.staleness, 0) for i in (begin, end))
+    length = config.policy_iterations_per_phase
+    return last - first, last // length - first // length if length else jnp.zeros_like(last)

@@ -1,0 +1,136 @@
+"""Everything a bit-exact resume needs, as one pytree; and `Hypers` as a pytree of its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from isobatch.envs import is_host
+from isobatch.errors import UsageError
+from isobatch.learning.optimizers import make_optimizer
+from isobatch.learning.proximal import Ewma
+from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.moments import Moments, RewardScale
+from isobatch.rollouts.compiled import EnvCarry, Segment, start_envs
+from isobatch.rollouts.host import host_carry
+from isobatch.rollouts.staleness import AnyEnvironment, empty_queue, has_fillers, seen_dtype
+from isobatch.settings.config import Config, Hypers
+
+jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
+
+
+class Learner(eqx.Module):
+    """What a gradient step changes."""
+
+    networks: ActorCritic
+    optimizer: Any
+    value_optimizer: Any  # None unless the value function has epochs of its own
+    aux_optimizer: Any  # None unless there is an auxiliary phase
+    proximal: Ewma | None  # averaged policy weights, for the proximal policy `ewma`
+
+
+class Phase(eqx.Module):
+    """What the auxiliary phase needs of the iterations since the last one."""
+
+    obs: Array  # [N_pi, T, N, ...]
+    target: Float[Array, "P T N"]
+    valid: Bool[Array, "P T N"] | None = None  # as in `Segment`
+
+    def store(self, slot: Int[Array, ""], segment: Segment, target: Float[Array, "T N"]) -> Phase:
+        """With one iteration more, in place number `slot`."""
+        valid = None if self.valid is None else self.valid.at[slot].set(segment.valid)
+        return Phase(self.obs.at[slot].set(segment.obs), self.target.at[slot].set(target), valid)
+
+
+class Learning(eqx.Module):
+    """What changes by learning from a rollout, as opposed to collecting it."""
+
+    learner: Learner
+    reward_scale: RewardScale | None
+    advantage_moments: Moments
+    phase: Phase | None
+
+
+class TrainState(eqx.Module):
+    """One seed's training between two iterations."""
+
+    # changes with every gradient step
+    learner: Learner
+    # changes with every iteration
+    envs: EnvCarry
+    obs_moments: Moments | None
+    reward_scale: RewardScale | None
+    advantage_moments: Moments
+    queue: Segment | None  # [staleness, T, N]: rollouts that wait for their use
+    phase: Phase | None
+    key: Key[Array, ""]
+    iteration: Int[Array, ""]
+
+    @property
+    def learning(self) -> Learning:
+        return Learning(self.learner, self.reward_scale, self.advantage_moments, self.phase)
+
+
+def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
+    """The state before the first iteration; not to be compiled (see `networks`)."""
+    if config.complete_episodes and not env.max_steps:
+        raise UsageError(
+            f"complete_episodes=True needs a time limit, and {config.env} has none that is known: register it with "
+            "max_episode_steps, or use another algorithm."
+        )
+    if config.complete_episodes and config.num_steps < env.max_steps:
+        raise UsageError(
+            f"num_steps={config.num_steps} is too short for complete episodes of {config.env}, which last up to "
+            f"{env.max_steps} steps: use at least that, better twice as much, or complete_episodes=False."
+        )
+    networks = make_networks(config, env.obs_shape, env.action_space, seed)
+    key, env_key = jax.random.split(jax.random.key(seed))
+    optimizer = make_optimizer(config, config.hypers).init(networks)
+    learner = Learner(
+        networks=networks,
+        optimizer=optimizer,
+        value_optimizer=optimizer if config.value_epochs else None,
+        aux_optimizer=optimizer if config.policy_iterations_per_phase else None,
+        proximal=Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None,
+    )
+    envs = first_envs(config, env, seed, env_key)
+    return TrainState(
+        learner=learner,
+        envs=envs,
+        obs_moments=Moments.empty(env.obs_shape) if config.normalize_observations else None,
+        reward_scale=RewardScale.empty(config.num_envs) if config.normalize_rewards else None,
+        advantage_moments=Moments.empty(),
+        queue=empty_queue(config, env, networks) if config.staleness else None,
+        phase=empty_phase(config, env) if config.policy_iterations_per_phase else None,
+        key=key,
+        iteration=jnp.zeros((), jnp.int32),
+    )
+
+
+def first_envs(config: Config, env: Any, seed: int, key: Key[Array, ""]) -> EnvCarry:
+    """The environments before the first step; those outside JAX are started by whoever runs them."""
+    if not is_host(env):
+        return start_envs(env, config.num_envs, config.staggered_resets, key)
+    if config.staggered_resets:
+        raise UsageError(
+            f"staggered_resets=True sets the clock of an environment, and that of {config.env} cannot be set: drop it."
+        )
+    return host_carry(env, config.num_envs, seed)
+
+
+def empty_phase(config: Config, env: AnyEnvironment) -> Phase:
+    """Room for N_pi iterations, the observations as small as they come."""
+    shape = (config.policy_iterations_per_phase, config.num_steps, config.num_envs)
+    obs = jnp.zeros((*shape, *env.obs_shape), seen_dtype(config, env))
+    return Phase(obs, jnp.zeros(shape), jnp.zeros(shape, bool) if has_fillers(env) else None)
+
+
+def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Float[Array, ""]:
+    """The step size during an iteration: constant, or falling linearly from its start to almost zero."""
+    fraction = 1 - iteration / config.num_iterations if config.lr_schedule == "linear" else 1.0
+    return jnp.asarray(hypers.learning_rate * fraction)

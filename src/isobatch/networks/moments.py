@@ -1,0 +1,82 @@
+"""Running mean and variance, of all data or exponentially weighted, and what is normalized with them."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+Scalar = Float[Array, ""] | float
+
+
+class Moments(eqx.Module):
+    """Mean and variance of batches of samples, the batch before last weighted by decay, and so on.
+
+    After batches of n_i samples: weight = sum_i decay^(k-i) n_i; mean and variance are those of all samples so
+    weighted. decay 1 remembers everything, 0 only the newest batch. Kept as mean and variance, not as the
+    reference code's raw sums: those cancel in float32.
+    """
+
+    mean: Float[Array, "*S"]
+    variance: Float[Array, "*S"]
+    weight: Float[Array, ""]
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...] = ()) -> Moments:
+        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.zeros(()))
+
+    def update(
+        self, sample: Float[Array, "..."], decay: Scalar = 1.0, used: Bool[Array, "..."] | None = None
+    ) -> Moments:
+        """With one more batch, whose leading axes are samples; `used` says which of them count."""
+        axes = tuple(range(sample.ndim - self.mean.ndim))
+        each = None if used is None else used.reshape(*used.shape, *(1,) * self.mean.ndim)
+        count = sample.size / self.mean.size if used is None else jnp.sum(used)
+        old = decay * self.weight
+        total = old + count
+        mean, variance = jnp.mean(sample, axes, where=each), jnp.var(sample, axes, where=each)
+        shift = mean - self.mean
+        updated = Moments(
+            mean=self.mean + shift * (count / total),
+            variance=(old * self.variance + count * variance) / total + shift**2 * (old / total) * (count / total),
+            weight=total,
+        )
+        if used is None:
+            return updated
+        # Of no samples there is no mean: a minibatch of whole-episode data may hold none that is used.
+        return jax.tree.map(lambda new, before: jnp.where(count > 0, new, before), updated, self)
+
+    def normalize(self, sample: Float[Array, "..."], eps: Scalar) -> Float[Array, "..."]:
+        """(sample - mean) / (standard deviation + eps)."""
+        return (sample - self.mean) / (jnp.sqrt(self.variance) + eps)
+
+
+class RewardScale(eqx.Module):
+    """Rewards divided by the standard deviation of a running discounted return (reference code, OpenAI baselines)."""
+
+    discounted_return: Float[Array, "N"]
+    moments: Moments
+
+    @classmethod
+    def empty(cls, num_envs: int) -> RewardScale:
+        return cls(jnp.zeros(num_envs), Moments.empty())
+
+    def update(
+        self,
+        reward: Float[Array, "T N"],
+        done: Bool[Array, "T N"],
+        gamma: Scalar,
+        used: Bool[Array, "T N"] | None = None,
+    ) -> RewardScale:
+        """R_t = gamma R_{t-1} + r_t, begun anew with each episode. Rows that are not `used` lie between episodes."""
+
+        def forwards(carry: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+            current = gamma * carry + step[0]
+            return jnp.where(step[1], 0.0, current), current
+
+        last, returns = jax.lax.scan(forwards, self.discounted_return, (reward, done))
+        return RewardScale(last, self.moments.update(returns, used=used))
+
+    def apply(self, reward: Float[Array, "T N"], clip: Scalar) -> Float[Array, "T N"]:
+        return jnp.clip(reward / jnp.sqrt(self.moments.variance + 1e-8), -clip, clip)

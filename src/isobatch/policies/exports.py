@@ -1,0 +1,239 @@
+"""Parameters of a policy and its value function in one file, described so that others can compute what they compute.
+
+A network is a list of layers, applied one after the other. Every layer says its kind and names its tensors; `KINDS`
+explains each kind in words, and the words go into the file. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.envs import env_of
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.interface import Environment
+from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from isobatch.errors import UsageError
+from isobatch.files import write_file
+from isobatch.networks.actor_critic import STAGE, Affine, Conv, Torso
+from isobatch.policies.agent import Learned
+from isobatch.rollouts.compiled import OBS_EPS
+from isobatch.training.run_directory import versions
+
+FORMATS = ("npz", "safetensors")
+KINDS = {
+    "normalize": "clip((x - mean) / (std + eps), -clip, clip); clip null: not clipped",
+    "divide": "x / by",
+    "channels_last": "from channels x height x width to height x width x channels",
+    "conv": "y[h, w] = sum over i, j of x[stride h + i, stride w + j] @ weight[i, j] + bias; x is height x width x "
+    "channels with `padding` zeros on each side, weight kernel height x kernel width x in x out; for PyTorch: "
+    "weight.permute(3, 2, 0, 1), x with channels first",
+    "max_pool": "the largest of size x size, every `stride` pixels, with `padding` pixels of -infinity on each side",
+    "residual": "x + layers(x)",
+    "activation": "only the activation",
+    "flatten": "x as one vector, the last axis runs fastest (images: height, width, channels)",
+    "dense": "x @ weight + bias, weight is in x out; for PyTorch: weight.T",
+}
+ACTIVATIONS = {
+    "tanh": "tanh(x)",
+    "relu": "max(x, 0)",
+    "silu": "x / (1 + exp(-x))",
+    "gelu": "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+}
+DISTRIBUTIONS = {
+    "categorical": "action i has probability softmax(output)[i]; deterministic: argmax(output)",
+    "multi_categorical": "output is cut into parts of `sizes`, each of which is categorical",
+    "bernoulli": "switch i is on with probability 1 / (1 + exp(-output[i])); deterministic: output > 0",
+    "diagonal_gaussian": "mean output, standard deviation exp(log_std); deterministic: the mean; then, if the action "
+    "is rescaled, low + (x + 1) / 2 (high - low); then clipped to [low, high]",
+}
+
+FLATTENED = (
+    "parts one after another, a Dict by sorted keys and a Tuple in order; Discrete and MultiDiscrete are one-hot, "
+    "others as they are, the last axis runs fastest"
+)
+
+
+def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Tensors by name, and the description of what they are for."""
+    config, networks, policy = learned.config, learned.networks, learned.networks.policy
+    env = env_of(config)
+    tensors: dict[str, np.ndarray] = {}
+    see = seeing(learned, env.obs_dtype, tensors)
+    policy_torso = torso_layers(policy.torso, "policy.torso", tensors)
+    value_torso = (
+        policy_torso if networks.value_torso is None else torso_layers(networks.value_torso, "value.torso", tensors)
+    )
+    head = affine_layer(policy.head, "policy.head", None, tensors)
+    value_head = affine_layer(networks.value_head, "value.head", None, tensors)
+    distribution = {"kind": distribution_kind(env.action_space)}
+    if policy.log_std is not None:
+        distribution["log_std"] = "policy.log_std"
+        tensors["policy.log_std"] = np.asarray(policy.log_std)
+    policy_layers, value_layers = [*see, *policy_torso, head], [*see, *value_torso, value_head]
+    used = kinds_in(policy_layers + value_layers)
+    description = {
+        "format": "isobatch policy",
+        "format_version": 1,
+        "isobatch": versions()["isobatch"],
+        "env": config.env,
+        "algo": config.algo,
+        "policy_seed": learned.seed,
+        "iteration": learned.iteration,
+        "env_steps": learned.iteration * config.geometry.iteration_batch,
+        "observation": observation_words(env),
+        "action": action_words(env),
+        "policy": {
+            "layers": policy_layers,
+            "distribution": distribution | {"meaning": DISTRIBUTIONS[distribution["kind"]]},
+        },
+        "value": {"layers": value_layers, "trained": config.baseline, "rewards_divided_by": learned.reward_std},
+        "kinds": {kind: text for kind, text in KINDS.items() if kind in used},
+        "activations": {config.activation: ACTIVATIONS[config.activation]},
+        "config": {name: finite(value) for name, value in config.to_dict().items()},
+    }
+    return tensors, description
+
+
+def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """From a raw observation to what the networks see."""
+    if learned.obs_moments is None:
+        return [{"kind": "divide", "name": "observation", "by": 255.0}] if obs_dtype == "uint8" else []
+    tensors["observation.mean"] = np.asarray(learned.obs_moments.mean)
+    tensors["observation.std"] = np.sqrt(np.asarray(learned.obs_moments.variance))
+    clip = learned.config.hypers.obs_clip
+    return [
+        {
+            "kind": "normalize",
+            "name": "observation",
+            "mean": "observation.mean",
+            "std": "observation.std",
+            "eps": OBS_EPS,
+            "clip": clip if math.isfinite(clip) else None,
+        }
+    ]
+
+
+def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    act = torso.activation
+    turned = [{"kind": "channels_last", "name": f"{name}.channels_last"}] if torso.channels_first else []
+    plain = not torso.residual
+    convs = [affine_layer(c, f"{name}.conv{i}", act if plain else None, tensors) for i, c in enumerate(torso.convs)]
+    denses = [affine_layer(layer, f"{name}.dense{i}", act, tensors) for i, layer in enumerate(torso.denses)]
+    flatten = [{"kind": "flatten", "name": f"{name}.flatten"}] if torso.obs_ndim > 1 else []
+    return [*turned, *(convs if plain else residual_layers(convs, name, act)), *flatten, *denses]
+
+
+def residual_layers(convs: list[dict[str, Any]], name: str, act: str) -> list[dict[str, Any]]:
+    """IMPALA's stages, as `networks.residual_stages` computes them."""
+    layers: list[dict[str, Any]] = []
+    for start in range(0, len(convs), STAGE):
+        first, *blocks = convs[start : start + STAGE]
+        layers += [
+            first,
+            {"kind": "max_pool", "name": f"{name}.pool{start // STAGE}", "size": 3, "stride": 2, "padding": 1},
+        ]
+        for one, two in zip(blocks[::2], blocks[1::2], strict=True):
+            inner = [
+                {"kind": "activation", "name": f"{one['name']}.before", "activation": act},
+                one | {"activation": act},
+                two,
+            ]
+            layers.append({"kind": "residual", "name": f"{one['name']}.block", "layers": inner})
+    return [*layers, {"kind": "activation", "name": f"{name}.after", "activation": act}]
+
+
+def kinds_in(layers: list[dict[str, Any]]) -> set[str]:
+    return {layer["kind"] for layer in layers}.union(*(kinds_in(layer.get("layers", [])) for layer in layers))
+
+
+def affine_layer(layer: Affine, name: str, activation: str | None, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    tensors[f"{name}.weight"], tensors[f"{name}.bias"] = np.asarray(layer.weight), np.asarray(layer.bias)
+    described: dict[str, Any] = {
+        "kind": "dense",
+        "name": name,
+        "weight": f"{name}.weight",
+        "bias": f"{name}.bias",
+        "shape": list(layer.weight.shape),
+        "activation": activation,
+    }
+    if isinstance(layer, Conv):
+        described |= {"kind": "conv", "stride": layer.stride, "padding": layer.padding}
+    return described
+
+
+def observation_words(env: Environment | HostEnvironment) -> dict[str, Any]:
+    words = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
+    if isinstance(env, HostEnvironment) and not env.observations.is_box:
+        words |= {"space": str(env.observations.space), "flattened": FLATTENED}
+    return words
+
+
+def distribution_kind(space: Space) -> str:
+    kinds: dict[type, str] = {
+        Discrete: "categorical",
+        MultiDiscrete: "multi_categorical",
+        MultiBinary: "bernoulli",
+        Box: "diagonal_gaussian",
+    }
+    return kinds[type(space)]
+
+
+def action_words(env: Environment | HostEnvironment) -> dict[str, Any]:
+    """The action space; `start` is added to what the policy chooses, where an environment does not count from 0."""
+    start = np.asarray(env.actions.offset).tolist() if isinstance(env, HostEnvironment) else 0
+    match env.action_space:
+        case Discrete(n):
+            return {"kind": "discrete", "n": n, "start": start}
+        case MultiDiscrete(sizes):
+            return {"kind": "multi_discrete", "sizes": list(sizes), "start": start}
+        case MultiBinary(n):
+            return {"kind": "multi_binary", "n": n}
+        case Box() as space:
+            low, high = ([finite(v) for v in bound] for bound in (space.low, space.high))
+            return {"kind": "box", "shape": list(space.shape), "low": low, "high": high, "rescaled": space.rescaled}
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no infinity: as a text it is what YAML files and flags take too."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def format_of(path: Path, wanted: str | None) -> str:
+    """The format that was asked for, or the one that the file's ending names; UsageError if it cannot be written."""
+    name = wanted or path.suffix.removeprefix(".")
+    if name not in FORMATS:
+        what = f"format={wanted!r} is unknown" if wanted else f"out={str(path)!r} has no ending that names a format"
+        raise UsageError(f"{what}: use {' or '.join(FORMATS)}.")
+    if name == "safetensors":
+        import_safetensors()
+    return name
+
+
+def import_safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise UsageError(
+            "format='safetensors' needs a package that is not installed: pip install 'isobatch[export]', or use npz."
+        ) from None
+    return safetensors.numpy
+
+
+def export(learned: Learned, path: Path, format_name: str) -> dict[str, Any]:
+    """Write the file; the description that is in it."""
+    tensors, description = contents(learned)
+    text = json.dumps(description, allow_nan=False)
+    if format_name == "safetensors":
+        whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+        write_file(path, import_safetensors().save(whole, metadata={"description": text}))
+        return description
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, description=np.array(text), **tensors)
+    write_file(path, buffer.getvalue())
+    return description

@@ -1,0 +1,77 @@
+"""The environments of a run as vectors that step by turns: one of them, or two halves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from isobatch.envs.host_interface import HostEnvironment, Vector, VectorStep, episode_seed
+
+
+def columns_of(env: HostEnvironment, num_envs: int) -> list[slice]:
+    """Which of the N environments of a seed step together.
+
+    Two halves where environments step while Python does something else, so that the policy can act for one half in the
+    meantime. Always so, whether it does or not: the halves have random keys of their own.
+    """
+    if not env.in_parallel or num_envs % 2:
+        return [slice(0, num_envs)]
+    return [slice(0, num_envs // 2), slice(num_envs // 2, num_envs)]
+
+
+@dataclass
+class EnvGroup:
+    """The same columns of all S seeds, in one vector of S x n environments."""
+
+    vector: Vector
+    columns: slice
+    seeds: np.ndarray  # [S], of the runs
+    obs: np.ndarray  # [S, n, ...], to act on next
+    awaited: bool = False  # while an answer is waited for; also when there will be none
+
+    @classmethod
+    def open(cls, env: HostEnvironment, columns: slice, seeds: np.ndarray, episode: np.ndarray) -> EnvGroup:
+        """Environments for these episodes [S, N], which a reset begins."""
+        first = episode_seeds(seeds, columns, episode, np.ones_like(episode, bool))
+        return cls(env.open(first), columns, seeds, np.empty(0))
+
+    def reset(self, episode: np.ndarray, which: np.ndarray) -> None:
+        """Begin these episodes [S, N] in the environments that `which` [S, N] names."""
+        mine = which[:, self.columns].reshape(-1)
+        if mine.any():
+            self.awaited = True
+            self.obs = self.by_seed(self.vector.reset(episode_seeds(self.seeds, self.columns, episode, which), mine))
+            self.awaited = False
+
+    def send(self, actions: np.ndarray) -> None:
+        """Actions [S, n, ...]."""
+        self.awaited = True
+        self.vector.send(actions.reshape(-1, *actions.shape[2:]))
+        self.awaited = False
+
+    def receive(self) -> VectorStep:
+        """Where the actions led; arrays [S, n, ...]."""
+        self.awaited = True
+        moved = self.vector.receive()
+        self.awaited = False
+        self.obs = self.by_seed(moved.obs)
+        reward, terminated, truncated = (self.by_seed(x) for x in (moved.reward, moved.terminated, moved.truncated))
+        return VectorStep(self.obs, reward, terminated, truncated, moved.final)
+
+    def by_seed(self, array: np.ndarray) -> np.ndarray:
+        return array.reshape(len(self.seeds), -1, *array.shape[1:])
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Seed's place and number of the environment at this place of the vector."""
+        width = self.columns.stop - self.columns.start
+        return index // width, self.columns.start + index % width
+
+
+def episode_seeds(seeds: np.ndarray, columns: slice, episode: np.ndarray, which: np.ndarray) -> list[int]:
+    """Seeds of the episodes that begin; 0 in other places, since a seed takes as long as a step of a small one."""
+    return [
+        episode_seed(int(seed), n, int(episode[s, n])) if which[s, n] else 0
+        for s, seed in enumerate(seeds)
+        for n in range(columns.start, columns.stop)
+    ]

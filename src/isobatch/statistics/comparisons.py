@@ -1,0 +1,125 @@
+"""Is X better than Y, environment by environment and over all? Scores as in `statistics`, best normalized.
+
+The paper's own figure for invariance, 0.052 between the largest and the smallest batch, is `difference` of the two ends
+of the ladder; `gaps.gap` looks at every rung. To test an ablation, give `van_elteren` the scores with and without it at
+one batch size: at the base all rules are idle, and differences to base runs that both sides share would not be
+independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import comb, prod
+
+import numpy as np
+from scipy import stats
+
+from isobatch.errors import UsageError
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.tests import Groups, Scores, contrast, score_table, stratified
+
+LEVEL = 0.001  # the paper's
+
+
+@dataclass(frozen=True)
+class Difference:
+    """mean(X) - mean(Y) with Student's interval and its standard error."""
+
+    value: Estimate
+    error: float
+
+
+@dataclass(frozen=True)
+class StratifiedTest:
+    """A standard normal statistic and p-values for X greater than Y, less, or either."""
+
+    z: float
+    greater: float
+    less: float
+    two_sided: float
+    least: float  # what a one-sided p-value by permutation could at best be with so few seeds
+
+
+@dataclass(frozen=True)
+class Family:
+    """p-values corrected for their number, and the names of those below the level."""
+
+    level: float
+    corrected: dict[str, float]
+    significant: tuple[str, ...]
+
+
+def difference(x: Scores, y: Scores) -> tuple[dict[str, Difference], Difference]:
+    """mean(X_e) - mean(Y_e) for each environment e (Welch 1947), and the mean of these differences."""
+    pairs = matched(x, y)
+    each = {env: Difference(*contrast([(1.0, a), (-1.0, b)])) for env, (a, b) in pairs.items()}
+    share = 1 / len(pairs)
+    return each, Difference(*contrast([term for a, b in pairs.values() for term in ((share, a), (-share, b))]))
+
+
+def probability_of_improvement(x: Scores, y: Scores, resamples: int = 1000, seed: int = 0) -> Estimate:
+    """Mean over environments of P(X_e > Y_e) + P(X_e = Y_e)/2 = U_e/(n_e m_e) (Agarwal et al. 2021)."""
+    groups = [group for pair in matched(x, y).values() for group in pair]
+
+    def mean_share(groups: Groups) -> np.ndarray:
+        return np.mean(
+            [wins(a, b) / (a.shape[-1] * b.shape[-1]) for a, b in zip(groups[::2], groups[1::2], strict=True)], axis=0
+        )
+
+    return stratified(mean_share, groups, resamples, seed)
+
+
+def van_elteren(x: Scores, y: Scores) -> StratifiedTest:
+    """Stratified Mann-Whitney test, a stratum for each environment (van Elteren 1960; the paper's appendix E):
+
+    z = sum_e w_e (U_e - n_e m_e/2) / sqrt(sum_e w_e^2 Var U_e),   w_e = 1/(N_e + 1),   N_e = n_e + m_e,
+    Var U_e = (n_e m_e/12) (N_e + 1 - sum_t (t^3 - t)/(N_e (N_e - 1))),
+
+    with U_e the pairs in which X wins, ties half, and t the sizes of groups of equal scores. Normal approximation,
+    no continuity correction: with one environment it is `scipy.stats.mannwhitneyu` (asymptotic).
+    """
+    strata = list(matched(x, y).values())
+    excess, variance = 0.0, 0.0
+    for a, b in strata:
+        n, m, total = len(a), len(b), len(a) + len(b)
+        _, ties = np.unique(np.concatenate([a, b]), return_counts=True)
+        excess += (float(wins(a, b)) - n * m / 2) / (total + 1)
+        tied = float(np.sum(ties**3 - ties)) / (total * (total - 1))
+        variance += n * m / 12 * (total + 1 - tied) / (total + 1) ** 2
+    least = prod(1 / comb(len(a) + len(b), len(a)) for a, b in strata)
+    if variance <= 0:  # all scores of each environment are equal
+        return StratifiedTest(0.0, 1.0, 1.0, 1.0, least)
+    z = excess / variance**0.5
+    greater, less = float(stats.norm.sf(z)), float(stats.norm.cdf(z))
+    return StratifiedTest(z, greater, less, min(1.0, 2 * min(greater, less)), least)
+
+
+def bonferroni(p_values: Mapping[str, float], level: float = LEVEL) -> Family:
+    """min(1, k p) for each of k hypotheses: the chance of any false one among the significant is at most `level`."""
+    for name, p in p_values.items():
+        if not 0 <= p <= 1:
+            raise UsageError(f"p_values[{name!r}] = {p}: give a number from 0 to 1")
+    if not p_values or not 0 < level < 1:
+        raise UsageError(f"{len(p_values)} p_values at level = {level}: give at least one, and a level between 0 and 1")
+    corrected = {name: min(1.0, len(p_values) * p) for name, p in p_values.items()}
+    return Family(level, corrected, tuple(name for name, p in corrected.items() if p < level))
+
+
+def wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """U = #{x > y} + #{x = y}/2 over all pairs of x [..., n] and y [..., m]."""
+    a, b = x[..., :, None], y[..., None, :]
+    return np.sum((a > b) + 0.5 * (a == b), axis=(-2, -1))
+
+
+def matched(x: Scores, y: Scores) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Environment -> scores of X and of Y."""
+    first, second = score_table(x), score_table(y)
+    same_environments(list(first), second, "y")
+    return {env: (first[env], second[env]) for env in first}
+
+
+def same_environments(envs: list[str], table: Mapping[str, np.ndarray], what: str) -> None:
+    if set(envs) != set(table):
+        odd = sorted(set(envs) ^ set(table))
+        raise UsageError(f"{what} differs in the environments {odd}: give scores of the same environments throughout")

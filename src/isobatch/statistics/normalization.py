@@ -1,0 +1,96 @@
+"""Normalized return: (R - low) / (high - low), so that returns of different environments may be averaged.
+
+Procgen's constants are those of Cobbe et al. (2020), as the paper uses them: low is about what an agent gets that
+sees nothing, high the maximum or what the best agents got. Elsewhere low is the return of uniformly random actions,
+measured by docs/results/random_returns.py (1024 episodes, seed 0), and high a reference score; both are stated.
+Neither end is a bound: a normalized return may be below 0 or above 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.errors import UsageError, near_matches
+from isobatch.settings.presets import bare_id
+
+
+@dataclass(frozen=True)
+class Range:
+    """The returns that count as 0 and as 1, and where they are from."""
+
+    low: float
+    high: float
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise UsageError(
+                f"low = {self.low} and high = {self.high}: a range needs two finite returns with low < high"
+            )
+
+
+PROCGEN_HARD: dict[str, tuple[float, float]] = {
+    "coinrun": (5, 10),
+    "starpilot": (1.5, 35),
+    "caveflyer": (2, 13.4),
+    "dodgeball": (1.5, 19),
+    "fruitbot": (-0.5, 27.2),
+    "chaser": (0.5, 14.2),
+    "miner": (1.5, 20),
+    "jumper": (1, 10),
+    "leaper": (1.5, 10),
+    "maze": (4, 10),
+    "bigfish": (0, 40),
+    "heist": (2, 10),
+    "climber": (1, 12.6),
+    "plunder": (3, 30),
+    "ninja": (2, 10),
+    "bossfight": (0.5, 13),
+}  # game -> (low, high)
+FIRST_EIGHT = tuple(PROCGEN_HARD)[:8]  # the paper tuned on these
+LAST_EIGHT = tuple(PROCGEN_HARD)[8:]
+
+MEASURED = "low: random actions, measured here; high: "
+TRAINED = MEASURED + "best median final return of a preset in docs/results/training.md"
+PUBLISHED = MEASURED + "trained PPO agent in the README of gymnax 1.0.1"
+OTHERS: dict[str, Range] = {  # with the standard error of low
+    "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
+    "Acrobot-v1": Range(-498.7, -79.4, TRAINED),  # +- 0.38
+    "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),  # +- 9.0
+    "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10
+    "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),  # +- 0.021
+    "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),  # +- 0.028
+    "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098
+    "Freeway-MinAtar": Range(0.42, 58, PUBLISHED),  # +- 0.021
+}
+
+
+def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
+    """The range of an environment: from `ranges` first, then the tables above.
+
+    Which backend steps an environment does not matter. Procgen games go by their own name or EnvPool's: bigfish,
+    BigfishHard-v0.
+    """
+    if ranges and env in ranges:
+        return ranges[env]
+    bare = bare_id(env)
+    if bare in OTHERS:
+        return OTHERS[bare]
+    game = bare.lower().removesuffix("-v0").removesuffix("hard")
+    if game in PROCGEN_HARD:
+        return Range(*PROCGEN_HARD[game], source="Procgen hard, Cobbe et al. (2020)")
+    known = [*(ranges or {}), *OTHERS, *PROCGEN_HARD]
+    raise UsageError(
+        f"env = {env!r} has no return range: give one as ranges={{{env!r}: Range(low, high, source)}}"
+        f"{near_matches(env, known)}"
+    )
+
+
+def normalize(env: str, returns: ArrayLike, ranges: Mapping[str, Range] | None = None) -> np.ndarray:
+    """(R - low) / (high - low) for the returns R of one environment."""
+    scale = range_of(env, ranges)
+    return (np.asarray(returns, dtype=np.float64) - scale.low) / (scale.high - scale.low)

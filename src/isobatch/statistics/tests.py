@@ -1,0 +1,141 @@
+"""Scores of several environments and seeds in a few numbers with intervals (Agarwal et al. 2021).
+
+Scores x_es of environment e and seed s are a mapping from environments to seeds' scores, or an array [E, S]; the
+number of seeds may differ. Seeds are independent, environments are given: intervals speak of new seeds on the same
+environments. Means have Student's interval, since a bootstrap of n seeds is too narrow by sqrt((n - 1)/n) and knows
+no fat tails, which matters for the 2 to 5 seeds of most studies. Other statistics have the percentile interval of the
+stratified bootstrap, which redraws seeds within each environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb, prod
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from isobatch.errors import UsageError
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, LEVEL, Estimate, with_interval
+
+Scores = Mapping[str, ArrayLike] | Sequence[ArrayLike] | np.ndarray
+Groups = Sequence[np.ndarray]  # one array [..., seeds] for each environment
+LEAST_SEEDS = 2
+ENOUGH_RESAMPLES = comb(2 * LEAST_FOR_INTERVAL - 1, LEAST_FOR_INTERVAL)  # different ones, for an interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean with Student's interval, its standard error, the deviation of one seed and the number of seeds."""
+
+    mean: Estimate
+    error: float
+    deviation: float  # divided by n - 1
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """All environments in one number, four ways, and the standard error of the mean."""
+
+    mean: Estimate
+    error: float
+    median: Estimate
+    interquartile_mean: Estimate
+    optimality_gap: Estimate
+
+
+def score_table(scores: Scores) -> dict[str, np.ndarray]:
+    """Environment -> scores [seeds]; the rows of an array are called "0", "1", ..."""
+    named = scores if isinstance(scores, Mapping) else {str(e): row for e, row in enumerate(scores)}
+    if not named:
+        raise UsageError("scores is empty: give the scores of at least one environment")
+    table = {env: np.asarray(values, dtype=np.float64) for env, values in named.items()}
+    for env, values in table.items():
+        if values.ndim != 1 or len(values) < LEAST_SEEDS:
+            raise UsageError(
+                f"scores of {env!r} has shape {values.shape}: give one score for each of at least {LEAST_SEEDS} seeds"
+            )
+        if not np.all(np.isfinite(values)):
+            raise UsageError(
+                f"scores of {env!r} holds {values}: give a run without a return, or diverged, a number too"
+            )
+    return table
+
+
+def summarize(scores: Scores) -> dict[str, Summary]:
+    """Each environment by itself."""
+    summaries = {}
+    for env, x in score_table(scores).items():
+        mean, error = contrast([(1.0, x)])
+        summaries[env] = Summary(mean, error, float(np.std(x, ddof=1)), len(x))
+    return summaries
+
+
+def aggregate(scores: Scores, resamples: int = 1000, seed: int = 0, target: float = 1.0) -> Aggregate:
+    """The four aggregates of Agarwal et al. (2021); the optimality gap is to the score `target`."""
+    table = score_table(scores)
+    mean, error = contrast([(1 / len(table), x) for x in table.values()])
+    return Aggregate(
+        mean=mean,
+        error=error,
+        median=stratified(median_of_means, list(table.values()), resamples, seed),
+        interquartile_mean=interquartile_mean(table, resamples, seed),
+        optimality_gap=optimality_gap(table, target, resamples, seed),
+    )
+
+
+def interquartile_mean(scores: Scores, resamples: int = 1000, seed: int = 0) -> Estimate:
+    """Mean of the middle half of all runs pooled: of n runs, floor(n/4) are left out at either end."""
+    return stratified(middle_half, list(score_table(scores).values()), resamples, seed)
+
+
+def optimality_gap(scores: Scores, target: float = 1.0, resamples: int = 1000, seed: int = 0) -> Estimate:
+    """target - mean over all runs of min(x, target): how far runs fall short."""
+
+    def short(groups: Groups) -> np.ndarray:
+        return np.mean(np.maximum(target - np.concatenate(groups, axis=-1), 0.0), axis=-1)
+
+    return stratified(short, list(score_table(scores).values()), resamples, seed)
+
+
+def middle_half(groups: Groups) -> np.ndarray:
+    return stats.trim_mean(np.concatenate(groups, axis=-1), 0.25, axis=-1)
+
+
+def median_of_means(groups: Groups) -> np.ndarray:
+    return np.median([np.mean(x, axis=-1) for x in groups], axis=0)
+
+
+def contrast(terms: Sequence[tuple[float, np.ndarray]]) -> tuple[Estimate, float]:
+    """sum_k a_k mean(x_k) of independent samples x_k [n_k] with its standard error sqrt(V) and Student's interval.
+
+    V = sum_k v_k with v_k = a_k^2 s_k^2 / n_k, s_k^2 the variance of x_k; degrees of freedom
+    V^2 / sum_k v_k^2/(n_k - 1) (Satterthwaite 1946; Welch 1947). Terms are pairs (a_k, x_k).
+    """
+    value = float(sum(a * np.mean(x) for a, x in terms))
+    parts = np.array([a**2 * np.var(x, ddof=1) / len(x) for a, x in terms])
+    variance = float(np.sum(parts))
+    if variance == 0:
+        return Estimate(value, value, value), 0.0
+    freedom = 1 / np.sum((parts / variance) ** 2 / [len(x) - 1 for _, x in terms])
+    error = variance**0.5
+    half = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) * error
+    return Estimate(value, value - half, value + half), error
+
+
+def stratified(statistic: Callable[[Groups], np.ndarray], groups: Groups, resamples: int, seed: int) -> Estimate:
+    """A statistic of groups [seeds] and its percentile interval; the value alone where there are too few resamples."""
+    value = float(statistic(groups))
+    different = prod(comb(2 * len(x) - 1, len(x)) for x in groups)
+    if not resamples or different < ENOUGH_RESAMPLES:
+        return Estimate(value)
+    return with_interval(value, statistic(redraw(groups, resamples, seed)))
+
+
+def redraw(groups: Groups, resamples: int, seed: int) -> list[np.ndarray]:
+    """Each group [n] redrawn with replacement by itself: [resamples, n]."""
+    rng = np.random.default_rng(seed)
+    return [x[rng.integers(len(x), size=(resamples, len(x)))] for x in groups]

@@ -1,0 +1,20 @@
+"""The studies by name."""
+
+from __future__ import annotations
+
+from isobatch.errors import UsageError, near_matches
+from isobatch.studies.claims import adam_rule, aggregation, epochs, ewma, geometry, invariance, prox_grid, staleness
+from isobatch.studies.grid import Study
+
+STUDIES: dict[str, Study] = {
+    module.STUDY.name: module.STUDY
+    for module in (staleness, invariance, adam_rule, ewma, prox_grid, epochs, geometry, aggregation)
+}
+
+
+def study_of(name: str) -> Study:
+    if name not in STUDIES:
+        raise UsageError(
+            f"study {name!r} is unknown{near_matches(name, STUDIES) or '; use ' + ', '.join(STUDIES) + '.'}"
+        )
+    return STUDIES[name]

@@ -1,0 +1,58 @@
+"""Appendix C: how should Adam's step size follow the batch size?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from isobatch.rescaling import rescale
+from isobatch.statistics.gaps import gap
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
+from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
+
+DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
+NOTHING = "nothing to do"
+RULES: dict[str, dict[str, Any]] = {
+    "square root": {},
+    "linear": dict(use=["linear-adam"]),
+    "none": dict(without=["adam-sqrt"]),
+    "malladi": dict(use=["malladi"]),
+}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *CLASSIC):
+        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl", advantage_norm="ewma")
+        cells.append(Cell(config, {"adam_rule": NOTHING, "divisor": 1}))
+        cells += [
+            Cell(rescale(config, factor=divisor, **choice).after, {"adam_rule": name, "divisor": divisor})
+            for divisor in DIVISORS[scale][1:]
+            for name, choice in RULES.items()
+        ]
+    return Grid(cells, SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    sentences = []
+    for env in levels(rows, "env"):
+        own = select(rows, env=env)
+        for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+            for name in RULES:
+                rungs = {"c = 1": scores(own, column, divisor=1)}
+                rungs |= {
+                    f"c = {c}": scores(own, column, divisor=c, adam_rule=name) for c in levels(own, "divisor")[1:]
+                }
+                sentences.append(f"{env}, {name}, {gap_words(what, gap(rungs))}")
+    return sentences
+
+
+STUDY = Study(
+    "adam-rule",
+    "Adam's step size follows the square root of the batch size, not the batch size (appendix C).",
+    grid,
+    verdict,
+    pictures="adam_rule",
+    everywhere={"divisor": 1},
+    ladder="divisor",
+)

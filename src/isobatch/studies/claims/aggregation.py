@@ -1,0 +1,59 @@
+"""Seed 003: how sums over time steps and episodes become one for whole episodes of unequal length."""
+
+from __future__ import annotations
+
+import typing
+
+from isobatch.settings.config import Aggregation
+from isobatch.statistics.gaps import gap
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import SEEDS, base, environments
+from isobatch.studies.scores import FINAL, MEAN, Question, answers, gap_words, levels, scores
+
+AGGREGATIONS = typing.get_args(Aggregation)
+# A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
+# before: what is left is the direction.
+SIZES = {
+    "CartPole-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
+    "Acrobot-v1": dict(num_envs=16, num_steps=500, learning_rate=5e-3),
+}
+WHOLE_EPISODES = dict(num_envs=64, num_steps=1000, total_timesteps=99_840_000)  # Procgen cuts off after 1000 steps
+STEPS = {
+    "quick": {"CartPole-v1": 800_000},
+    "laptop": {"CartPole-v1": 1_200_000, "Acrobot-v1": 600_000},
+}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *SIZES):
+        sizes = WHOLE_EPISODES if scale == "paper" else SIZES[env] | dict(total_timesteps=STEPS[scale][env])
+        config = base("reinforce", env, scale, num_minibatches=1, update_epochs=1, **sizes)
+        for aggregation in AGGREGATIONS:
+            settings = config.replace(
+                aggregation=aggregation, max_grad_norm="inf", aggregation_horizon=config.num_steps
+            )
+            cells.append(Cell(settings, {"aggregation": aggregation}))
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    sentences = []
+    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        found = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
+        sentences.append(f"Whole episodes, {gap_words(what, found)}")
+    textbook = dict(aggregation="trajectory")
+    questions = [
+        Question(f"{name} less trajectory (the textbook's), over the run", MEAN, dict(aggregation=name), textbook)
+        for name in levels(rows, "aggregation")
+        if name != "trajectory"
+    ]
+    return sentences + answers(rows, questions)
+
+
+STUDY = Study(
+    "aggregation",
+    "Averaging over time steps is as good as the textbook's sum over each trajectory.",
+    grid,
+    verdict,
+)

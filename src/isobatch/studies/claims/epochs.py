@@ -1,0 +1,41 @@
+"""Section 4: more than one policy epoch should break invariance."""
+
+from __future__ import annotations
+
+from isobatch.rescaling import rescale
+from isobatch.statistics.gaps import gap
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
+from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores
+
+EPOCHS = (1, 4)
+DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *CLASSIC):
+        small = UNDER_CRITICAL.get(env)
+        for epochs in EPOCHS:
+            config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")
+            for divisor in DIVISORS[scale]:
+                cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    sentences = []
+    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        for epochs in levels(rows, "update_epochs"):
+            rungs = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
+            sentences.append(f"E = {epochs}, {gap_words(what, gap(rungs))}")
+    return sentences
+
+
+STUDY = Study(
+    "epochs",
+    "The rules need one policy epoch: with more of them learning depends on the batch size (section 4).",
+    grid,
+    verdict,
+    pictures="update_epochs",
+)

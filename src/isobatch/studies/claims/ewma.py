@@ -1,0 +1,51 @@
+"""Figure 4: an averaged proximal policy against the behavior policy, for PPO and PPG."""
+
+from __future__ import annotations
+
+from isobatch.statistics.comparisons import probability_of_improvement
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
+from isobatch.studies.scores import FINAL, MEAN, Question, answers, number, scores
+
+ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
+PHASE = 16  # iterations
+PPG = dict(objective="kl", policy_iterations_per_phase=PHASE, aux_epochs=3, aux_minibatches=16)
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale):
+        for algo in ALGORITHMS:
+            sizes = UNDER_CRITICAL.get(env, {})
+            phases = PPG | whole_phases(env, scale) if algo.startswith("ppg") else {}
+            config = base(algo, env, scale, sizes | phases)
+            cells.append(Cell(config, {"algo": algo}))
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+
+
+def whole_phases(env: str, scale: str) -> dict[str, int]:
+    """The steps of the other algorithms, in whole phases."""
+    if scale == "paper":
+        return {}
+    plain = base("ppo", env, scale, UNDER_CRITICAL.get(env))
+    phase = PHASE * plain.geometry.iteration_batch
+    return {"total_timesteps": plain.env_steps // phase * phase}
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    questions, sentences = [], []
+    for plain in ("ppo", "ppg"):
+        x, y = dict(algo=f"{plain}-ewma"), dict(algo=plain)
+        for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+            questions.append(Question(f"{plain}-ewma less {plain}, in normalized {what}", column, x, y))
+        chance = probability_of_improvement(scores(rows, MEAN, **x), scores(rows, MEAN, **y))
+        sentences.append(f"A run of {plain}-ewma beats one of {plain} over the run with probability {number(chance)}.")
+    return answers(rows, questions) + sentences
+
+
+STUDY = Study(
+    "ewma",
+    "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4).",
+    grid,
+    verdict,
+)

@@ -1,0 +1,87 @@
+"""Appendix G's grid: center of mass of the proximal policy x KL coefficient.
+
+A policy that drifts steadily is ahead of its average by the center of mass, in gradient steps, and the penalty pulls it
+back by the coefficient times that distance. So the product of the two should decide, and halving one should act like
+halving the other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from isobatch.statistics.gaps import gap
+from isobatch.statistics.tests import contrast
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
+from isobatch.studies.scores import MEAN, levels, number, scores, select
+
+CENTERS = {"quick": (2, 8, 32), "laptop": (2, 4, 8, 16, 32), "paper": (2, 4, 8, 16, 32)}
+COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0), "paper": (0.25, 0.5, 1.0, 2.0, 4.0)}
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *CLASSIC):
+        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl")
+        for center in CENTERS[scale]:
+            for coefficient in COEFFICIENTS[scale]:
+                settings = config.replace(beta_prox=1 - 1 / (1 + center), kl_coef=coefficient)
+                cells.append(Cell(settings, {"center_of_mass": center, "kl_coef": coefficient}))
+    return Grid(cells, SEEDS[scale])
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    """What doubling the one and the other does, and where the grid is best."""
+    sentences = []
+    for env in levels(rows, "env"):
+        own = select(rows, env=env)
+        for column, what in (
+            ("approx_kl", "the KL between behavior and current policy, in doublings"),
+            (MEAN, "normalized return over the run"),
+        ):
+            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in slopes(own, column))
+            alike = "the two cannot be told apart" if difference.low <= 0 <= difference.high else "they differ"
+            sentences.append(
+                f"{env}, {what}: doubling the center of mass adds {number(center)}, doubling the coefficient "
+                f"{number(coefficient)}; {alike} ({number(difference)})."
+            )
+    everywhere = {
+        f"{center} x {coefficient:g}": scores(rows, MEAN, center_of_mass=center, kl_coef=coefficient)
+        for center in levels(rows, "center_of_mass")
+        for coefficient in levels(rows, "kl_coef")
+    }
+    found = gap({name: own for name, own in everywhere.items() if own.keys() == {row["env"] for row in rows}})
+    best, worst = max(found.means, key=found.means.__getitem__), min(found.means, key=found.means.__getitem__)
+    sentences.append(
+        f"Normalized return over the run: best {found.means[best]:.2f} at {best}, worst {found.means[worst]:.2f} at "
+        f"{worst} (center x coefficient); a gap of {number(found.value)}, where chance alone gives "
+        f"{number(found.by_chance)} (p = {found.p:.2g})."
+    )
+    return sentences
+
+
+def slopes(rows: list[Row], column: str) -> np.ndarray:
+    """Least squares over the grid, seed by seed: y = a + b log2(center) + c log2(coefficient). [b, c, b - c] x seeds.
+
+    y is a score, or log2 of the KL.
+    """
+    found = []
+    for seed in levels(rows, "seed"):
+        own = [
+            row for row in select(rows, seed=seed) if row[column] is not None and (column == MEAN or row[column] > 0)
+        ]
+        design = np.array([[1.0, np.log2(row["center_of_mass"]), np.log2(row["kl_coef"])] for row in own])
+        y = np.array([row[column] for row in own])
+        (_, b, c), *_ = np.linalg.lstsq(design, y if column == MEAN else np.log2(y), rcond=None)
+        found.append((b, c, b - c))
+    return np.array(found).T
+
+
+STUDY = Study(
+    "prox-grid",
+    "Halving the proximal policy's center of mass acts like halving the KL coefficient (the grid of appendix G).",
+    grid,
+    verdict,
+    pictures="center_of_mass",
+    surface=("center_of_mass", "kl_coef"),
+)

@@ -1,0 +1,54 @@
+"""What the gradient laboratory says about the policies of a study: variance and critical batch size along a run.
+
+Its runs and measurements live in the study's directory, as `isobatch train` and `isobatch diagnose` would leave them,
+and go on where they were stopped.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from isobatch.laboratory.diagnosis import diagnose
+from isobatch.laboratory.options import LabOptions
+from isobatch.studies.grid import Measurement, Row
+from isobatch.training.run_directory import RunDirectory
+from isobatch.training.trainer import train
+
+CHECKPOINTS = 3  # equally far apart, the last one at the end
+ESTIMATES = ("variance", "effective_samples", "critical_batch")
+
+
+def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]) -> list[Row]:
+    """Train one seed, then measure its checkpoints: one row for each of them and each shape."""
+    config, shapes = measurement.config, measurement.shapes
+    begun = RunDirectory.holds_run(path)
+    if not begun and path.exists():
+        shutil.rmtree(path)  # a kill while it was made
+    interval = -(-config.num_iterations // CHECKPOINTS)
+    result = train(
+        config,
+        run_dir=path,
+        resume=begun,
+        checkpoint_interval=interval,
+        keep_checkpoints=CHECKPOINTS,
+        watch=lambda progress: watch(0.5 * progress.env_steps / config.env_steps),
+    )
+    if result.interrupted:
+        raise KeyboardInterrupt
+    options = LabOptions(
+        budget=shapes[0][0] * shapes[0][1],
+        geometries=",".join(f"{envs}x{steps}" for envs, steps in shapes),
+        sections="geometries",
+    )
+    found = diagnose(path, options, checkpoints="all", watch=lambda what, done: watch(0.5 + 0.5 * done))
+    return [row_of(config.env, point["env_steps"], each) for point in found for each in point["geometries"]["rows"]]
+
+
+def row_of(env: str, env_steps: int, point: dict[str, Any]) -> Row:
+    row: Row = {"env": env, "env_steps": env_steps, "num_envs": point["num_envs"], "num_steps": point["num_steps"]}
+    for name in ESTIMATES:
+        row |= {name: point[name]["value"], f"{name}_low": point[name]["low"], f"{name}_high": point[name]["high"]}
+    return row

@@ -1,0 +1,57 @@
+"""A run from its directory: settings and trained states."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+from isobatch.errors import UsageError
+from isobatch.learning.state import TrainState
+from isobatch.settings.config import Config
+from isobatch.training.checkpoints import Checkpoints
+from isobatch.training.compiled_program import initial_states
+from isobatch.training.run_directory import RunDirectory
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedRun:
+    config: Config
+    seeds: list[int]
+    iteration: int
+    states: TrainState  # of all seeds, stacked
+
+
+def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] = lambda sentence: None) -> LoadedRun:
+    """The state at `checkpoint`: newest (skipping damaged ones), best, or an iteration's number."""
+    directory = RunDirectory.open(path)
+    config, about = directory.config, directory.about
+    seeds = list(range(about["seed"], about["seed"] + about["num_seeds"]))
+    template, _ = initial_states(config, seeds)
+    if not directory.checkpoints.is_dir():
+        raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
+    checkpoints = Checkpoints(directory.checkpoints, read_only=True)
+    if checkpoint == "newest":
+        found = checkpoints.restore_newest(template, say)
+        if found is None:
+            raise UsageError(f"run_dir={str(path)!r} has no readable checkpoint: resume or repeat the training.")
+        return LoadedRun(config, seeds, *found)
+    there = checkpoints.iterations()
+    wanted = checkpoints.best() if checkpoint == "best" else int(checkpoint) if checkpoint.isdigit() else None
+    if wanted not in there:
+        raise UsageError(f"checkpoint={checkpoint!r} is not there: use newest, best or one of {there}.")
+    try:
+        return LoadedRun(config, seeds, wanted, checkpoints.restore(wanted, template))
+    except ValueError as error:
+        raise UsageError(f"checkpoint={checkpoint!r} {error}: use another one of {there}.") from None
+
+
+def checkpoint_numbers(path: Path, wanted: str) -> list[str]:
+    """The checkpoints that `wanted` names: newest, best, all, or iterations separated by commas."""
+    if wanted != "all":
+        return [word.strip() for word in wanted.split(",")]
+    directory = RunDirectory.open(path)
+    there = Checkpoints(directory.checkpoints, read_only=True).iterations() if directory.checkpoints.is_dir() else []
+    if not there:
+        raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
+    return [str(iteration) for iteration in there]
