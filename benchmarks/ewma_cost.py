@@ -17,7 +17,9 @@ from typing import Any
 import jax
 
 import isobatch
-from isobatch.training.compiled_program import MAX_ROWS, initial_states, program_for, use_cores
+from isobatch.training.devices import use_cores
+from isobatch.training.program import MAX_ROWS
+from isobatch.training.programs import initial_states, program_for
 
 TARGETS = {"ppo": 0.12, "ppg": 0.03}  # the time that the -ewma variant may take beyond the plain one
 

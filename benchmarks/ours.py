@@ -16,7 +16,9 @@ import jax
 import numpy as np
 
 import isobatch
-from isobatch.training.compiled_program import EPISODES, MAX_ROWS, initial_states, program_for, use_cores
+from isobatch.training.devices import use_cores
+from isobatch.training.program import EPISODES, MAX_ROWS
+from isobatch.training.programs import initial_states, program_for
 
 TIME_LIMIT = 60.0  # seconds that environments outside JAX may take for a step
 

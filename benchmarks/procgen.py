@@ -18,7 +18,8 @@ import jax
 
 import isobatch
 from isobatch.rollouts.env_groups import EnvGroup
-from isobatch.training.compiled_program import initial_states, program_for, use_cores
+from isobatch.training.devices import use_cores
+from isobatch.training.programs import initial_states, program_for
 
 
 class Stopwatch:

@@ -4,7 +4,7 @@
 
 For every algorithm on gymnax, Gymnasium and EnvPool, the command `isobatch train` is run in both checkouts and the text
 of `metrics.csv` and every array of the last checkpoint are compared. A refactoring that claims to change no number
-shows it with this. The names of arrays may have changed: they are compared in order of their last words.
+shows it with this. `RENAMED` says which arrays are called otherwise now.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ SIZES = {
     "gymnax": ["--num-envs", "8", "--num-steps", "64"],
     "host": ["--num-envs", "4", "--num-steps", "64"],
     "reinforce": ["--num-envs", "4", "--num-steps", "600"],
+}
+RENAMED = {
+    "learning/": "",
+    "envs/episodes/total": "envs/episode_return",
+    "envs/episodes/length": "envs/episode_length",
+    "envs/episodes/counts": "envs/counts",
+    "fills_in": "over",
 }
 STALE = ["--staleness", "2", "--proximal-policy", "recent"]
 NORMALIZED = ["--normalize-observations", "--normalize-rewards"]
@@ -60,13 +67,19 @@ def train(source: Path, run: Path, flags: list[str]) -> None:
 
 
 def arrays(run: Path) -> dict[str, np.ndarray]:
-    """The arrays of the last checkpoint, by name; those of the learner had no folder of their own once."""
+    """The arrays of the last checkpoint, by names in which what was regrouped since is undone."""
     import orbax.checkpoint as ocp
 
     newest = max((run / "checkpoints").iterdir(), key=lambda p: p.name)
     with ocp.StandardCheckpointer() as checkpointer:
         stored = checkpointer.restore((newest / "state").absolute())
-    return {name.removeprefix("learning/"): np.asarray(leaf) for name, leaf in stored.items()}
+    return {renamed(name): np.asarray(leaf) for name, leaf in stored.items()}
+
+
+def renamed(name: str) -> str:
+    for now, before in RENAMED.items():
+        name = name.replace(now, before)
+    return name
 
 
 def difference(before: Path, after: Path) -> str | None:

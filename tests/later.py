@@ -70,7 +70,7 @@ gymnasium.register("Later-v0", LaterOutside, max_episode_steps=2)
 def decided(state: TrainState) -> TrainState:
     """With a policy that is not uniform, and so a gradient that is not almost zero."""
     state = jax.tree.map(lambda leaf: leaf, state)
-    head = state.learner.networks.policy.head
+    head = state.networks.policy.head
     object.__setattr__(head, "weight", 60 * head.weight)
     return state
 

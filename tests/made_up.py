@@ -18,7 +18,7 @@ from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import ActorCritic, make_networks
 from isobatch.networks.distributions import Distribution
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
 OBS = 3  # numbers in an observation

@@ -6,7 +6,7 @@ import pytest
 
 import isobatch as ib
 from isobatch.envs import envpool_backend as envpool_envs
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 
 needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
 

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import pytest
 from tiny import tiny
 
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.learning.iteration import iterate
 from isobatch.learning.state import initial_state
 from isobatch.settings.presets import ALGORITHMS
-from isobatch.training.compiled_program import EPISODES
 from isobatch.training.metrics import columns_of
+from isobatch.training.program import EPISODES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ from tiny import tiny
 from isobatch.learning.state import TrainState
 from isobatch.networks.moments import Moments
 from isobatch.training.checkpoints import Checkpoints
-from isobatch.training.compiled_program import initial_states
+from isobatch.training.programs import initial_states
 from isobatch.training.run_directory import RunDirectory
 
 Runs = Callable[..., Path]
@@ -37,7 +37,7 @@ def make_runs(directory: Path) -> Runs:
 
 def write_run(path: Path, config: Any) -> None:
     directory = RunDirectory.create(path, config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
-    states, _ = initial_states(config, SEEDS)
+    states = initial_states(config, SEEDS)
     checkpoints = Checkpoints(directory.checkpoints)
     checkpoints.save(ITERATION, as_if_trained(states), score=1.0)
     checkpoints.close()
@@ -53,7 +53,7 @@ def as_if_trained(states: TrainState) -> TrainState:
     def seen(moments: Moments) -> Moments:
         return eqx.tree_at(lambda m: (m.mean, m.variance), moments, (noisy(moments.mean), moments.variance / 4))
 
-    states = eqx.tree_at(lambda s: s.learner.networks, states, jax.tree.map(noisy, states.learner.networks))
+    states = eqx.tree_at(lambda s: s.networks, states, jax.tree.map(noisy, states.networks))
     if states.obs_moments is not None:
         states = eqx.tree_at(lambda s: s.obs_moments, states, seen(states.obs_moments))
     if states.reward_scale is not None:

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.envs import make_env
 from isobatch.envs.interface import Environment
+from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Box, Space
 from isobatch.statistics.normalization import OTHERS
 

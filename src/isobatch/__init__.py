@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from isobatch.settings.config import Hypers as Hypers
     from isobatch.settings.geometry import Geometry as Geometry
     from isobatch.settings.presets import preset as preset
-    from isobatch.training.trainer import Result as Result
+    from isobatch.training.result import Result as Result
     from isobatch.training.trainer import train as train
 
 # Loaded on first use: what only computes numbers should not wait for JAX.

@@ -164,7 +164,7 @@ def test_known_facts() -> None:
 
 
 def test_the_list_of_actions_agrees_with_the_environments() -> None:
-    from isobatch.envs import make_env
+    from isobatch.envs.registry import make_env
     from isobatch.envs.spaces import Discrete
 
     for name, (count, continuous) in ACTIONS.items():

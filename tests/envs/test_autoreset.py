@@ -10,14 +10,14 @@ import numpy as np
 import oracles
 import pytest
 
-from isobatch.envs import env_of
 from isobatch.envs.host_interface import episode_seed
+from isobatch.envs.registry import environment_of
 from isobatch.learning.policy_phase import prepare, total_loss
 from isobatch.networks.actor_critic import ActorCritic, make_networks
 from isobatch.networks.distributions import Categorical
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.collector import Actor, Collector
-from isobatch.rollouts.host import Finished, PolicyOutput, finish, host_carry, replaced, value
+from isobatch.rollouts.host_rollout import PolicyOutput, ProcessedRollout, host_carry, process, replaced, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.settings.config import Config
 from isobatch.training.host_program import underway
@@ -52,18 +52,18 @@ def settings(mode: str, steps: int, **overrides: Any) -> Config:
 
 
 def networks_of(config: Config) -> ActorCritic:
-    env = env_of(config)
+    env = environment_of(config)
     return make_networks(config, env.obs_shape, env.action_space, 0)
 
 
-def played(config: Config, networks: ActorCritic, rollouts: int) -> list[Finished]:
+def played(config: Config, networks: ActorCritic, rollouts: int) -> list[ProcessedRollout]:
     """Some rollouts of two environments, as a run makes them."""
-    env = env_of(config)
+    env = environment_of(config)
     collector = Collector(env, config, np.array([RUN_SEED]), 30.0)
     shown = np.zeros((ENVS, *env.obs_shape), np.float32)
     judged = partial(value, networks, MOMENTS, jnp.float32(CLIP))
     actor = Actor(scripted, lambda obs: judged(jnp.asarray(obs)), Packing(thoughts(shown)))
-    judge = jax.jit(partial(finish, False, env, networks, MOMENTS, CLIP))
+    judge = jax.jit(partial(process, False, env, networks, MOMENTS, CLIP))
     carry = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, ENVS, RUN_SEED))
     carry, found = collector.open(carry, 0, print), []
     for i in range(rollouts):
@@ -77,7 +77,7 @@ def played(config: Config, networks: ActorCritic, rollouts: int) -> list[Finishe
     return found
 
 
-def valid_rows(found: Finished) -> np.ndarray:
+def valid_rows(found: ProcessedRollout) -> np.ndarray:
     segment = found.segment
     return np.ones(segment.reward.shape, bool) if segment.valid is None else np.asarray(segment.valid)
 
@@ -207,7 +207,7 @@ def test_an_array_that_is_shown_again_and_again_keeps_what_an_episode_ended_with
     """In mode same-step the reset comes before anybody has read the last observation."""
     for vectorization in ("sync", "async"):
         config = settings("same-step", 5, vectorization=vectorization).replace(env_kwargs={"shows": "one-array"})
-        vector = env_of(config).open([1, 2])
+        vector = environment_of(config).open([1, 2])
         try:
             vector.reset([1, 2], np.ones(2, bool))
             for _ in range(3):

@@ -8,13 +8,13 @@ from needs import needs_envpool
 from tiny import tiny
 
 import isobatch as ib
-from isobatch.envs import env_of, make_env
 from isobatch.envs import envpool_backend as envpool_envs
 from isobatch.envs.interface import Settings
+from isobatch.envs.registry import environment_of, make_env
 from isobatch.envs.spaces import Box, Discrete
 from isobatch.policies.evaluation import evaluate
 from isobatch.training.checkpoints import flatten
-from isobatch.training.compiled_program import initial_states
+from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
 
 pytestmark = pytest.mark.xdist_group("envpool")
@@ -79,10 +79,10 @@ def test_whole_episodes():
 def test_atari_on_the_nature_network():
     config = tiny("ppo", "envpool/Pong-v5", encoder="nature", channels="2,2,2", hidden_sizes="8", num_envs=2,
                   num_steps=4, total_timesteps=8 * 2)  # fmt: skip
-    states, _ = initial_states(config, [0])
+    states = initial_states(config, [0])
     result = train(config)
     assert np.isfinite(result.metrics["losses/policy_loss"]).all()
-    old, new = (flatten(s.learner.networks) for s in (states, result.states))
+    old, new = (flatten(s.networks) for s in (states, result.states))
     assert all(not np.array_equal(old[name], new[name]) for name in old if name.endswith("weight"))
 
 
@@ -91,7 +91,7 @@ def test_atari_on_the_nature_network():
 def test_continuous_actions(env: str, rescaled: bool):
     config = tiny("ppo", f"envpool/{env}", rescale_actions=rescaled, normalize_observations=True,
                   normalize_rewards=True, total_timesteps=32 * 2)  # fmt: skip
-    assert env_of(config).action_space.rescaled == rescaled
+    assert environment_of(config).action_space.rescaled == rescaled
     result = train(config)
     assert np.isfinite(result.metrics["losses/policy_loss"]).all()
     assert float(result.states.obs_moments.weight[0]) == 32 * 2
@@ -103,7 +103,7 @@ def test_what_does_not_exist_is_refused():
         make_env("envpool/CoinrunEazy-v0")
     config = tiny("ppo", "envpool/CartPole-v1", env_kwargs={"gravity": 3})
     with pytest.raises(ib.UsageError, match=r"cannot be made .* env_kwargs are {'gravity': 3}"):
-        env_of(config)
+        environment_of(config)
 
 
 def test_a_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch):

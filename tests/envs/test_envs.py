@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from isobatch.envs import env_ids, make_env
 from isobatch.envs.interface import Environment
 from isobatch.envs.probes import PROBES
+from isobatch.envs.registry import env_ids, make_env
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
 

@@ -11,21 +11,21 @@ import pytest
 from tiny import tiny
 
 import isobatch as ib
-from isobatch.envs import env_of, make_env, steps_outside
 from isobatch.envs import gymnasium_backend as gymnasium_envs
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.envs.gymnax_backend import IN_GYMNAX_TOO
 from isobatch.envs.host_interface import episode_seed
 from isobatch.envs.interface import Settings
+from isobatch.envs.registry import _is_host_id, environment_of, make_env
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.policies.evaluation import evaluate
-from isobatch.rollouts.compiled import clip_to_bounds
+from isobatch.rollouts.segment import clip_to_bounds
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 from isobatch.studies.grid import Cell
 from isobatch.studies.lanes import train_cells
 from isobatch.training.checkpoints import flatten
-from isobatch.training.compiled_program import initial_states
+from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
 
 pytestmark = pytest.mark.xdist_group("hosts")
@@ -33,9 +33,9 @@ MODES = ("disabled", "same-step", "next-step")
 
 
 def test_ids_name_their_backend():
-    assert not steps_outside("CartPole-v1")
-    assert steps_outside("gymnasium/CartPole-v1")
-    assert steps_outside("Blackjack-v1")  # gymnax does not have it
+    assert not _is_host_id("CartPole-v1")
+    assert _is_host_id("gymnasium/CartPole-v1")
+    assert _is_host_id("Blackjack-v1")  # gymnax does not have it
     assert make_env("host_envs:Walk-v0").obs_shape == (2,)
     assert make_env("Blackjack-v1").obs_shape == (32 + 11 + 2,)
     assert set(IN_GYMNAX_TOO) == set(gymnax.registered_envs) & set(gymnasium.registry)
@@ -82,14 +82,14 @@ def test_arguments_of_the_constructor_are_part_of_the_config():
     assert config.to_dict()["env_kwargs"] == {"actions": "multi-binary"}
     assert Config.from_dict(config.to_dict()) == config
     assert hash(config) == hash(tiny(env="host_envs:Clock-v0", env_kwargs={"actions": "multi-binary"}))
-    assert env_of(config).action_space == MultiBinary(3)
+    assert environment_of(config).action_space == MultiBinary(3)
     for wrong in ("[1]", "{", 3):
         with pytest.raises(ib.UsageError, match=r"env_kwargs.*a mapping"):
             tiny(env_kwargs=wrong)
     with pytest.raises(ib.UsageError, match=r"cannot be made \(TypeError.*env_kwargs are {'mass': 3}"):
-        env_of(tiny(env="host_envs:Clock-v0", env_kwargs={"mass": 3}))
+        environment_of(tiny(env="host_envs:Clock-v0", env_kwargs={"mass": 3}))
     with pytest.raises(ib.UsageError, match=r"env_kwargs=.*written in JAX"):
-        env_of(tiny(env="CartPole-v1", env_kwargs={"gravity": 3}))
+        environment_of(tiny(env="CartPole-v1", env_kwargs={"gravity": 3}))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_arguments_of_the_constructor_are_part_of_the_config():
 def test_every_kind_of_action_is_learned(kind: str, space: Any):
     """The environment itself asserts that the actions are in its space, a Discrete one that starts at 5 included."""
     config = tiny("ppo-ewma", "host_envs:Clock-v0", env_kwargs={"actions": kind}, total_timesteps=32 * 2)
-    assert env_of(config).action_space == space
+    assert environment_of(config).action_space == space
     result = train(config)
     assert np.isfinite(result.metrics["losses/policy_loss"]).all()
     assert result.metrics["charts/episodes"].sum() > 0
@@ -137,7 +137,7 @@ def test_images_among_other_parts_are_refused():
 
 def test_bytes_stay_bytes_until_the_network():
     config = tiny("ppg", "host_envs:Pixels-v0", channels="2", staleness=1, total_timesteps=32 * 13)
-    states, _ = initial_states(config, [0])
+    states = initial_states(config, [0])
     assert states.queue.obs.dtype == states.phase.obs.dtype == np.uint8
     result = train(config)
     assert result.states.queue.obs.dtype == np.uint8
@@ -186,7 +186,7 @@ def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):
     """Episodes of the clock last 3, 4, 5, 3, ... steps in each environment; 20 of them on 16: 16 firsts, 4 seconds."""
     for mode in MODES:
         config = tiny("ppo", "host_envs:Clock-v0", autoreset=mode)
-        states, _ = initial_states(config, [0, 1])
+        states = initial_states(config, [0, 1])
         for deterministic in (True, False):
             returns, lengths = evaluate(config, states, 20, deterministic, 3)
             np.testing.assert_array_equal(lengths, np.tile([3] * 16 + [4] * 4, (2, 1)))

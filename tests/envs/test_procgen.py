@@ -8,11 +8,11 @@ from needs import needs_procgen
 from tiny import tiny
 
 from isobatch.envs import envpool_backend as envpool_envs
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Discrete
 from isobatch.settings.config import Config
 from isobatch.training import host_program
-from isobatch.training.compiled_program import initial_states
+from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
 
 GAMES = (
@@ -36,7 +36,7 @@ def phase_of(game: str) -> Config:
 @pytest.mark.parametrize("game", GAMES)
 def test_a_phase_of_every_game(game: str):
     config = phase_of(game)
-    before, _ = initial_states(config, [0])
+    before = initial_states(config, [0])
     result = train(config)
     phase = result.states.phase
     assert phase.obs.shape == (1, 2, 4, 2, 3, 64, 64)
@@ -46,7 +46,7 @@ def test_a_phase_of_every_game(game: str):
         assert np.isfinite(result.metrics[name]).all()
     for name in ("aux/value_loss", "aux/true_value_loss", "aux/clone_kl"):
         assert np.isfinite(result.metrics[name][-1])
-    old, new = (states.learner.networks.policy.head.weight for states in (before, result.states))
+    old, new = (states.networks.policy.head.weight for states in (before, result.states))
     assert not np.array_equal(old, new)
 
 

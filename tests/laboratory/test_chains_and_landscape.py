@@ -11,7 +11,7 @@ from later import GAMMA, LAMBDA, Later, decided, exact
 from oracles import gae as slow_gae
 from tiny import tiny
 
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.errors import UsageError
 from isobatch.gradients.variance import direct
 from isobatch.laboratory.batches import batch_products, first_episodes
@@ -37,7 +37,7 @@ def made() -> SimpleNamespace:
     env = Later()
     state = decided(initial_state(config, env, 3))
     source = JaxSource(config, env, state)
-    policy = state.learner.networks.policy
+    policy = state.networks.policy
     return SimpleNamespace(config=config, state=state, policy=policy, source=source, chains=source.chains(384, 4, 0))
 
 
@@ -47,7 +47,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNam
     moments, _ = measure(made.config, made.policy, made.chains, [(steps, LAMBDA)])
     envs = 8 // steps
     found = at_geometry(moments[steps, LAMBDA], envs, (steps, LAMBDA), staggered, weights_of(made.chains.count))
-    truth = exact(made.state.learner.networks, steps)
+    truth = exact(made.state.networks, steps)
     variance = (truth.variance - truth.shared) / envs if staggered else (
         truth.variance / envs + (1 - 1 / envs) * truth.shared
     )  # fmt: skip
@@ -70,7 +70,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNam
 
 def test_directly_measured_variance_agrees_with_the_prediction(made: SimpleNamespace) -> None:
     products = batch_products(made.config, made.policy, made.source, 4, 2, 256, 1)
-    truth = exact(made.state.learner.networks, 2)
+    truth = exact(made.state.networks, 2)
     several = np.array(
         [float(direct(p)(np.ones(64))) for p in (products[i : i + 64, i : i + 64] for i in range(0, 256, 64))]
     )
@@ -207,7 +207,7 @@ def test_the_full_loss_at_another_policy_has_the_gradient_of_training(made: Simp
     segment = next(made.source.batches(4, 8, draws(1, 0)))
     batch, *_ = prepare(config, segment, made.policy, None, made.state.advantage_moments, config.hypers)
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
-    moved = jax.tree.map(lambda leaf: 0.7 * leaf, made.state.learner.networks)
+    moved = jax.tree.map(lambda leaf: 0.7 * leaf, made.state.networks)
     each = per_sample_gradients(full(config, config.hypers), moved.policy, flat)
     tree, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(config, "policy", flat, moved, None, config.hypers)
     assert metrics["losses/clipfrac"] > 0.1

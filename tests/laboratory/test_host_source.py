@@ -20,7 +20,8 @@ from tiny import tiny
 from trained import as_if_trained, write_run
 
 from isobatch.cli.main import main
-from isobatch.envs import env_of, is_host
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.registry import environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.gradients.variance import direct
 from isobatch.laboratory import host_source as outside
@@ -37,7 +38,7 @@ from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.options import SECTIONS, LabOptions
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState, initial_state
-from isobatch.rollouts.watch import Watched
+from isobatch.rollouts.watchdog import Watched
 from isobatch.settings.config import Config
 from isobatch.studies.claims import STUDIES
 from isobatch.studies.grid import Measurement, on_environments
@@ -71,21 +72,21 @@ gymnasium.register("Five-v0", Forever, max_episode_steps=5)
 
 
 def source_of(config: Config, state: TrainState | None = None) -> Source:
-    env = env_of(config)
+    env = environment_of(config)
     state = initial_state(config, env, 0) if state is None else state
-    return HostSource(config, env, state, 60.0) if is_host(env) else JaxSource(config, env, state)
+    return HostSource(config, env, state, 60.0) if isinstance(env, HostEnvironment) else JaxSource(config, env, state)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_quantity_of_the_landscape_agrees_with_enumeration(mode: str) -> None:
     """As `test_gradients_lab` has it for environments inside: every episode can be listed."""
     config = tiny("ppo", "later:Later-v0", gamma=GAMMA, gae_lambda=LAMBDA, autoreset=mode)
-    state = decided(initial_state(config, env_of(config), 3))
+    state = decided(initial_state(config, environment_of(config), 3))
     source = source_of(config, state)
     chains = source.chains(256, 4, 0)
-    moments, _ = measure(config, state.learner.networks.policy, chains, [(1, LAMBDA), (2, LAMBDA)])
+    moments, _ = measure(config, state.networks.policy, chains, [(1, LAMBDA), (2, LAMBDA)])
     for steps in (1, 2):
-        envs, truth = 8 // steps, exact(state.learner.networks, steps)
+        envs, truth = 8 // steps, exact(state.networks, steps)
         found = at_geometry(moments[steps, LAMBDA], envs, (steps, LAMBDA), False, weights_of(chains.count))
         expected = {
             "signal": truth.signal,
@@ -97,7 +98,7 @@ def test_every_quantity_of_the_landscape_agrees_with_enumeration(mode: str) -> N
             values = getattr(found, name)
             assert abs(values[0] - value) < 4 * values[1:].std() + 1e-9, (name, steps)
         assert found.variance[0] > 4 * found.variance[1:].std()
-    products = batch_products(config, state.learner.networks.policy, source, 4, 2, 128, 1)
+    products = batch_products(config, state.networks.policy, source, 4, 2, 128, 1)
     several = [float(direct(products[i : i + 32, i : i + 32])(np.ones(32))) for i in range(0, 128, 32)]
     assert abs(np.mean(several) - truth.variance / 4) < 5 * np.std(several, ddof=1) / 2
 
@@ -109,8 +110,8 @@ CARTPOLES = ["CartPole-v1", "gymnasium/CartPole-v1", pytest.param("envpool/CartP
 def cartpole(env: str) -> dict[str, np.ndarray]:
     """What one policy comes to, each as its value followed by resamples."""
     config = tiny("ppo", env, gamma=0.95, gae_lambda=1.0)
-    state = as_if_trained(initial_state(config, env_of(config), 0))
-    policy = state.learner.networks.policy
+    state = as_if_trained(initial_state(config, environment_of(config), 0))
+    policy = state.networks.policy
     chains = source_of(config, state).chains(96, 64, 0)
     weights = weights_of(96)
     moments, _ = measure(config, policy, chains, [(64, 1.0)])
@@ -136,7 +137,7 @@ def test_the_same_policy_on_the_same_task_measures_alike(env: str) -> None:
 def test_columns_hold_real_steps_only(mode: str) -> None:
     """Clock's episodes last 3, 4, 5 steps in turn, every second one is cut off; rewards are of clock and action."""
     config = tiny("ppo", "host_envs:Clock-v0", autoreset=mode)
-    state = as_if_trained(initial_state(config, env_of(config), 0))
+    state = as_if_trained(initial_state(config, environment_of(config), 0))
     segment = source_of(config, state).episodes(3, 40, 5)
     assert segment.valid is None
     clock, mark = np.asarray(segment.obs[..., 0]), np.asarray(segment.obs[..., 1])
@@ -149,7 +150,7 @@ def test_columns_hold_real_steps_only(mode: str) -> None:
     assert np.flatnonzero(segment.terminated[:, 0]).tolist() == [int(i) for i in last[::2]]
     assert np.flatnonzero(segment.truncated[:, 0]).tolist() == [int(i) for i in last[1::2]]
     # Behind a row is the next one, and at a time limit the observation that the episode ended with.
-    value = state.learner.networks.value
+    value = state.networks.value
     for t in last[1::2]:
         final = jnp.asarray(np.stack([clock[t] + 1, mark[t]], axis=-1))
         np.testing.assert_allclose(segment.next_value[t], value(final), atol=1e-5)
@@ -336,7 +337,7 @@ def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, lim
     segment = source.episodes(4, 8, 0)
     assert segment.obs.dtype == jnp.uint8
     assert source.obs_bytes == 2 * segment.obs[0, 0].size
-    policy = initial_state(config, env_of(config), 0).learner.networks.policy
+    policy = initial_state(config, environment_of(config), 0).learner.networks.policy
     samples = samples_of(config, segment)
     gradients = np.asarray(per_sample.per_sample_gradients(vanilla, policy, samples, microbatch=8), float)
     products = gradients @ gradients.T
@@ -345,7 +346,7 @@ def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, lim
 
 def test_a_gradient_of_large_samples_is_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny("ppo", "host_envs:Walk-v0")
-    policy = as_if_trained(initial_state(config, env_of(config), 0)).learner.networks.policy
+    policy = as_if_trained(initial_state(config, environment_of(config), 0)).learner.networks.policy
     rng = np.random.default_rng(0)
     samples = (
         jnp.asarray(rng.normal(size=(23, 2))),

@@ -11,14 +11,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from made_up import OBS, make_actor_critic, make_config, make_learner, with_fields
 
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.errors import UsageError
 from isobatch.learning.auxiliary_phase import AuxiliaryBatch, auxiliary_phase, auxiliary_step, joint_loss
 from isobatch.learning.iteration import iterate
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.policy_phase import prepare
 from isobatch.learning.state import Phase, initial_state
-from isobatch.rollouts.compiled import collect
+from isobatch.rollouts.jax_rollout import collect
 from isobatch.settings.config import Config
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -164,10 +164,10 @@ def test_the_phase_holds_what_its_iterations_saw_and_ends_with_the_last_of_them(
     for slot, iteration in enumerate((2, 3)):  # in the phase of iterations 3 and 4: rollouts collected in 2 and 3
         then = states[iteration]
         key = jax.random.split(then.key, 5)[2]
-        _, segment, _, _ = collect(env, then.learner.networks, then.envs, None, 10.0, T, key)
+        _, segment, _, _ = collect(env, then.networks, then.envs, None, 10.0, T, key)
         np.testing.assert_array_equal(state.phase.obs[slot], segment.obs)
         now = states[iteration + 1]
-        batch, *_ = prepare(config, segment, now.learner.networks.policy, None, now.advantage_moments, config.hypers)
+        batch, *_ = prepare(config, segment, now.networks.policy, None, now.advantage_moments, config.hypers)
         np.testing.assert_allclose(state.phase.target[slot], batch.target, rtol=1e-9)
 
 

@@ -11,8 +11,9 @@ from tiny import ALGOS, tiny
 from isobatch.settings.config import Config, Hypers
 from isobatch.training import compiled_program as program_module
 from isobatch.training.checkpoints import flatten
-from isobatch.training.compiled_program import initial_states, program_for, stack_hypers
-from isobatch.training.trainer import Result, train
+from isobatch.training.programs import initial_states, program_for, stack_hypers
+from isobatch.training.result import Result
+from isobatch.training.trainer import train
 
 JSON_FIELDS = {
     "run_dir", "env", "algo", "env_steps", "seeds", "final_return", "steps_per_second", "compile_seconds",
@@ -155,10 +156,10 @@ def test_every_hyperparameter_is_used_and_traced(name: str) -> None:
 
 def networks_agree(one: Config, other: Config) -> bool:
     """Train two configs that differ in hyperparameters side by side, from the same seed."""
-    states, _ = initial_states(one, [0, 0])
+    states = initial_states(one, [0, 0])
     hypers = stack_hypers([one.hypers, other.hypers])
     done = program_for(one, states, hypers, 1)(states, hypers, 0, one.num_iterations).states
-    return all(np.array_equal(leaf[0], leaf[1]) for leaf in map(np.asarray, jax.tree.leaves(done.learner.networks)))
+    return all(np.array_equal(leaf[0], leaf[1]) for leaf in map(np.asarray, jax.tree.leaves(done.networks)))
 
 
 @every_algorithm

@@ -12,9 +12,9 @@ import pytest
 from trained import Runs
 
 import isobatch as ib
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.policies.agent import Agent
-from isobatch.rollouts.compiled import clip_to_bounds, normalizer
+from isobatch.rollouts.segment import clip_to_bounds, preprocessor
 from isobatch.training.loading import load_run
 
 pytestmark = pytest.mark.xdist_group("trained")
@@ -26,9 +26,9 @@ def test_actions_are_those_of_the_networks(runs: Runs) -> None:
     run = load_run(path)
     state = jax.tree.map(lambda leaf: leaf[1], run.states)
     obs = np.random.default_rng(0).normal(0, 3, (5, 3)).astype(np.float32)
-    seen = normalizer(state.obs_moments, run.config.hypers.obs_clip)(jnp.asarray(obs))
+    seen = preprocessor(state.obs_moments, run.config.hypers.obs_clip)(jnp.asarray(obs))
     assert not np.allclose(seen, obs)
-    mode = state.learner.networks.policy(seen).mode()
+    mode = state.networks.policy(seen).mode()
     agent = ib.load_agent(path, policy_seed=1)
     actions, memory = agent.predict(obs, deterministic=True)
     np.testing.assert_allclose(actions, np.clip(mode, -2, 2), atol=1e-6)

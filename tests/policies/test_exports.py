@@ -12,7 +12,7 @@ from trained import ITERATION, Runs
 
 from isobatch.cli.main import main
 from isobatch.policies.agent import Agent, learned_of
-from isobatch.rollouts.compiled import normalizer
+from isobatch.rollouts.segment import preprocessor
 from isobatch.training.loading import load_run
 
 pytestmark = pytest.mark.xdist_group("trained")
@@ -55,7 +55,7 @@ def test_rebuilt_from_the_file_alone(case: str, runs: Runs, tmp_path: Path, caps
     learned = learned_of(load_run(run_dir), 1)
     raw = observations(description["observation"])
     obs = raw.astype(np.float32)
-    seen = normalizer(learned.obs_moments, learned.config.hypers.obs_clip)(jax.numpy.asarray(raw))
+    seen = preprocessor(learned.obs_moments, learned.config.hypers.obs_clip)(jax.numpy.asarray(raw))
     distribution, value = learned.networks.policy(seen), learned.networks.value(seen)
     expected = distribution.mean if "log_std" in description["policy"]["distribution"] else distribution.logits
     layers = description["policy"]["layers"]

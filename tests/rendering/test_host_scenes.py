@@ -13,7 +13,7 @@ from trained import Runs
 
 import isobatch as ib
 from isobatch.cli.main import main
-from isobatch.envs import env_of
+from isobatch.envs.registry import environment_of
 from isobatch.policies.evaluation import held_out
 from isobatch.rendering.scenes import frames
 from isobatch.rendering.stage import open_scene
@@ -108,8 +108,8 @@ def test_frames_of_envpool(runs: Runs) -> None:
 def test_held_out_levels_are_all_levels(runs: Runs, capsys: pytest.CaptureFixture) -> None:
     config = tiny(env=PROCGEN, **TINY)
     others = held_out(config)
-    assert env_of(others).kwargs == {"num_levels": 0, "start_level": 0}
-    assert env_of(config).kwargs["num_levels"] == 50
+    assert environment_of(others).kwargs == {"num_levels": 0, "start_level": 0}
+    assert environment_of(config).kwargs["num_levels"] == 50
     run_dir = str(runs(PROCGEN, **TINY))
     assert main(["eval", run_dir, "--episodes", "3", "--held-out", "--sampled"]) == 0
     out = capsys.readouterr().out

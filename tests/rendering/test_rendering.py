@@ -18,7 +18,7 @@ from trained import Runs
 
 import isobatch as ib
 from isobatch.cli.main import main
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.policies.evaluation import evaluate
 from isobatch.rendering.canvas import CHALK, INK, NIGHT, PAPER, RED, WOOD, Canvas, captioned, fit, resized
 from isobatch.rendering.jax_scenes import PAINTINGS

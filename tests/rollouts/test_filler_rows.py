@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from isobatch.envs import env_of
+from isobatch.envs.registry import environment_of
 from isobatch.learning.iteration import iteration_keys, learn
 from isobatch.learning.state import initial_state
 from isobatch.networks.distributions import Categorical
-from isobatch.rollouts.host import OpenEpisodes, Rollout, finish, replaced
+from isobatch.rollouts.host_rollout import process, replaced
+from isobatch.rollouts.segment import CollectedRollout, OpenEpisodes
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 from isobatch.training.checkpoints import flatten
@@ -41,7 +42,7 @@ def config_of(algo: str, fillers: bool) -> Config:
     )  # fmt: skip
 
 
-def rollout_of(config: Config, networks: Any, moments: Any) -> Rollout:
+def rollout_of(config: Config, networks: Any, moments: Any) -> CollectedRollout:
     """The same steps in either mode; in rows that are none stands what an episode ended with, and no reward."""
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(STEPS + 1, ENVS, 2)).astype(np.float32)
@@ -60,13 +61,13 @@ def rollout_of(config: Config, networks: Any, moments: Any) -> Rollout:
         steps = [np.insert(x, before, rows, axis=0) for x, rows in zip(steps, fill, strict=True)]
     seen, action, logits, reward, terminated, truncated, final_value = map(jnp.asarray, steps)
     behavior = Categorical(logits)
-    return Rollout(seen, jnp.asarray(obs[-1]), action, behavior, reward, terminated, truncated, final_value)
+    return CollectedRollout(seen, jnp.asarray(obs[-1]), action, behavior, reward, terminated, truncated, final_value)
 
 
-def with_garbage(rollout: Rollout) -> Rollout:
+def with_garbage(rollout: CollectedRollout) -> CollectedRollout:
     """Other numbers in the rows that are none: large ones, but for what the cut-off episode ended with."""
     first, both = jnp.array(FILLERS[:1]), jnp.array(FILLERS)
-    return Rollout(
+    return CollectedRollout(
         obs=rollout.obs.at[first].set(-1e4),
         last_obs=rollout.last_obs,
         action=rollout.action.at[both].set(1 - rollout.action[both]),
@@ -78,16 +79,16 @@ def with_garbage(rollout: Rollout) -> Rollout:
     )
 
 
-def with_another_step(rollout: Rollout) -> Rollout:
+def with_another_step(rollout: CollectedRollout) -> CollectedRollout:
     """The first step shows and earns something else."""
     return replaced(rollout, obs=rollout.obs.at[0].add(1.0), reward=rollout.reward.at[0].add(1.0))
 
 
 @partial(jax.jit, static_argnums=0)
-def taught(config: Config, state: Any, rollout: Rollout, before: OpenEpisodes, moments: Any) -> Any:
+def taught(config: Config, state: Any, rollout: CollectedRollout, before: OpenEpisodes, moments: Any) -> Any:
     """All that an iteration makes of a rollout: normalizers, episodes, policy phase, noise scale, auxiliary phase."""
-    env, networks = env_of(config), state.learner.networks
-    found = finish(config.complete_episodes, env, networks, moments, jnp.float32(10.0), before, rollout)
+    env, networks = environment_of(config), state.networks
+    found = process(config.complete_episodes, env, networks, moments, jnp.float32(10.0), before, rollout)
     hypers = jax.tree.map(jnp.float32, config.hypers)
     keys = iteration_keys(jax.random.key(0))
     learning, metrics = learn(config, state.learning, found.segment, hypers, jnp.int32(0), keys)
@@ -96,9 +97,9 @@ def taught(config: Config, state: Any, rollout: Rollout, before: OpenEpisodes, m
 
 
 def lesson(config: Config, change: Any = lambda rollout: rollout) -> dict[str, np.ndarray]:
-    state = initial_state(config, env_of(config), 0)
+    state = initial_state(config, environment_of(config), 0)
     moments = state.obs_moments.update(jnp.asarray(np.random.default_rng(1).normal(size=(9, 2)), jnp.float32))
-    rollout = change(rollout_of(config, state.learner.networks, moments))
+    rollout = change(rollout_of(config, state.networks, moments))
     return flatten(taught(config, state, rollout, underway(state.envs), moments))
 
 

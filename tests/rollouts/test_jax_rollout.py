@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import oracles
 
-from isobatch.envs import make_env
 from isobatch.envs.interface import Environment
 from isobatch.envs.probes import Probe
+from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Box, Discrete
 from isobatch.networks.actor_critic import ActorCritic, Dense, Policy, Torso, make_networks
 from isobatch.networks.moments import Moments
-from isobatch.rollouts.compiled import EnvCarry, Segment, collect, complete_episodes, start_envs
+from isobatch.rollouts.jax_rollout import collect, start_envs
+from isobatch.rollouts.segment import EnvCarry, Segment, complete_episodes
 from isobatch.settings.config import Config
 
 CLIP = 10.0

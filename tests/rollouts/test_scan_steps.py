@@ -11,15 +11,15 @@ from jax.experimental import io_callback
 from needs import needs_envpool
 from tiny import tiny
 
-from isobatch.envs import make_env
 from isobatch.envs.envpool_backend import EnvPoolVector
+from isobatch.envs.registry import make_env
 from isobatch.errors import RunError
 from isobatch.rollouts import scan_steps as stretch
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
-from isobatch.training.compiled_program import initial_states
 from isobatch.training.host_program import HostProgram
 from isobatch.training.loading import load_run
+from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
 
 pytestmark = [needs_envpool, pytest.mark.xdist_group("envpool")]

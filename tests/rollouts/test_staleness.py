@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from made_up import make_config, make_segment
 
-from isobatch.envs import make_env
+from isobatch.envs.registry import make_env
 from isobatch.learning.iteration import iterate, policy_phase
 from isobatch.learning.policy_phase import Metrics
 from isobatch.learning.state import TrainState, initial_state
-from isobatch.rollouts.compiled import collect
+from isobatch.rollouts.jax_rollout import collect
 from isobatch.rollouts.staleness import empty_queue, exchange
 from isobatch.settings.config import Config
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
@@ -71,9 +71,9 @@ def test_the_queue_is_first_in_first_out(staleness):
 def test_the_queue_has_room_for_s_rollouts():
     config = stale_config()
     state = initial_state(config, ENV, 0)
-    queue = empty_queue(config, ENV, state.learner.networks)
+    queue = empty_queue(config, ENV, state.networks)
     one = jax.eval_shape(
-        lambda: collect(ENV, state.learner.networks, state.envs, None, 10.0, config.num_steps, jax.random.key(0))[1]
+        lambda: collect(ENV, state.networks, state.envs, None, 10.0, config.num_steps, jax.random.key(0))[1]
     )
     assert jax.tree.structure(queue) == jax.tree.structure(one)
     for room, leaf in zip(jax.tree.leaves(queue), jax.tree.leaves(one), strict=True):
@@ -101,7 +101,7 @@ def test_an_update_is_that_of_the_rollout_collected_s_iterations_before(decouple
     then, now = states[iteration - STALENESS], states[iteration]
     rollout_key = jax.random.split(then.key, 5)[2]
     _, segment, _, _ = collect(
-        ENV, then.learner.networks, then.envs, None, config.hypers.obs_clip, config.num_steps, rollout_key
+        ENV, then.networks, then.envs, None, config.hypers.obs_clip, config.num_steps, rollout_key
     )
     update_key = jax.random.split(now.key, 5)[3]
     learned = (now.learner, None, now.advantage_moments, jnp.zeros(segment.reward.shape))

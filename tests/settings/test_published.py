@@ -4,7 +4,7 @@ import pytest
 
 import isobatch as ib
 from isobatch.cli.main import main
-from isobatch.envs import as_played
+from isobatch.envs.registry import as_played
 from isobatch.errors import UsageError
 from isobatch.settings.published import PUBLISHED
 

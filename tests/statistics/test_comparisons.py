@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from isobatch.envs import env_ids, make_env
+from isobatch.envs.registry import env_ids, make_env
 from isobatch.errors import UsageError
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import bonferroni, difference, probability_of_improvement, van_elteren

@@ -12,10 +12,10 @@ from tiny import tiny
 
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
-from isobatch.training.compiled_program import initial_states
 from isobatch.training.host_program import HostProgram
 from isobatch.training.loading import load_run
 from isobatch.training.metrics import METRICS
+from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
 from isobatch.training.verification import first_difference
 

@@ -113,7 +113,7 @@ def _train(args: argparse.Namespace) -> Path:
     """Train the policy that is to be measured."""
     config, options = config_from(args), Options(**given(args, Options))
     run_dir = default_directory(config, options.seed)
-    from isobatch.training.compiled_program import use_cores
+    from isobatch.training.devices import use_cores
     from isobatch.training.trainer import train
 
     use_cores(options.num_seeds)

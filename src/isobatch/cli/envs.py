@@ -14,9 +14,9 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from isobatch.envs import env_ids, make_env
     from isobatch.envs.envpool_backend import INSTALL, envpool_ids
     from isobatch.envs.gymnasium_backend import gymnasium_ids
+    from isobatch.envs.registry import env_ids, make_env
 
     found = {env_id: make_env(env_id) for env_id in env_ids()}
     gymnasium, envpool = gymnasium_ids(), envpool_ids()

@@ -27,7 +27,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config, options, run_dir = settings_from(args)
-    from isobatch.training.compiled_program import use_cores
+    from isobatch.training.devices import use_cores
     from isobatch.training.trainer import train
 
     use_cores(options.num_seeds, config)
@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     head.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/], {seeds}")
     lines = batch_accounting(config)
     if config.policy_iterations_per_phase:
-        from isobatch.envs import env_of
+        from isobatch.envs.registry import environment_of
         from isobatch.training.memory import in_words, phase_bytes
 
-        lines.append(("phase memory", in_words(phase_bytes(config, env_of(config), options.num_seeds))))
+        lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
     head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from isobatch.envs.host_interface import FaultError, VectorStep, XlaStepper
+from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.envs.host_spaces import Actions, Observations
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line, near_matches
@@ -53,7 +53,7 @@ def missing_library(error: BaseException) -> UsageError:
     return UsageError(f"EnvPool cannot be loaded ({text}): install what it misses, or {INSTALL}.")
 
 
-class EnvPoolEnvironment:
+class EnvPoolEnvironment(HostEnvironment):
     """What an environment looks like, and pools of it."""
 
     autoreset = "next-step"

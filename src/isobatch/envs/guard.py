@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -25,14 +25,13 @@ class GuardError(RunError):
 class Recipe(NamedTuple):
     """How an environment is made, and what the first one that was made promised."""
 
-    env_id: str
-    kwargs: dict[str, Any]
+    constructor: Callable[[], gymnasium.Env]
     observation_space: gymnasium.Space
     action_space: gymnasium.Space
 
     def make(self) -> gymnasium.Env:
         with silent_logger():  # what there is to warn of was said of the first one
-            return gymnasium.make(self.env_id, disable_env_checker=True, **self.kwargs)
+            return self.constructor()
 
 
 class Guard(gymnasium.Env):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from multiprocessing import connection
 from typing import Any
@@ -13,7 +14,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
 from isobatch.envs.guard import GuardError, Recipe, guarded, silent_logger
-from isobatch.envs.host_interface import FaultError, VectorStep
+from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep
 from isobatch.envs.host_spaces import Actions, Observations, batched
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line
@@ -32,19 +33,20 @@ def gymnasium_ids() -> list[str]:
     return sorted(spec.id for spec in newest.values())
 
 
-def is_registered(env_id: str) -> bool:
-    return env_id in gymnasium.registry
-
-
-class GymnasiumEnvironment:
+class GymnasiumEnvironment(HostEnvironment):
     """What an environment looks like, found out by making one; and vectors of it."""
 
-    def __init__(self, env_id: str, settings: Settings) -> None:
+    def __init__(
+        self, env_id: str, settings: Settings, constructor: Callable[..., gymnasium.Env] | None = None
+    ) -> None:
+        """`constructor` makes it, where `env_id` is not of Gymnasium's registry."""
         self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
-        self._async = settings.vectorization == "async"
+        self.in_parallel = self.in_processes = settings.vectorization == "async"
         self.autoreset = settings.autoreset
-        one = made(env_id, self.kwargs)
-        self._recipe = Recipe(env_id, self.kwargs, one.observation_space, one.action_space)
+        self.replays = self.autoreset == "disabled"
+        self.constructor = constructor or partial(gymnasium.make, env_id, disable_env_checker=True)
+        one = self.make()
+        self._recipe = Recipe(partial(self.constructor, **self.kwargs), one.observation_space, one.action_space)
         self.observations = Observations(env_id, one.observation_space)
         self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
         self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
@@ -52,15 +54,20 @@ class GymnasiumEnvironment:
         self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
         one.close()
 
-    @property
-    def replays(self) -> bool:
-        return self.autoreset == "disabled"
-
-    @property
-    def in_parallel(self) -> bool:
-        return self._async
-
-    in_processes = in_parallel
+    def make(self, **kwargs: Any) -> gymnasium.Env:
+        """One environment, or a sentence that says why there is none."""
+        try:
+            return self.constructor(**(self.kwargs | kwargs))
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise UsageError(
+                f"env={self.env_id!r} needs a package that is not installed: {first_line(error)}"
+            ) from None
+        except (ImportError, gymnasium.error.Error) as error:
+            raise UsageError(f"env={self.env_id!r} cannot be made: {first_line(error)}") from None
+        except Exception as error:
+            cause = f"{type(error).__name__}: {first_line(error)}"
+            hint = f"; its env_kwargs are {self.kwargs}" if self.kwargs else ""
+            raise UsageError(f"env={self.env_id!r} cannot be made ({cause}){hint}.") from None
 
     def open(self, seeds: list[int]) -> GymnasiumVector:
         running = [0]
@@ -70,7 +77,7 @@ class GymnasiumEnvironment:
             # Not forked: JAX has threads, and a fork of a process with threads may never wake up.
             vector: Any = (
                 Workers(makers, copy=False, context="forkserver", autoreset_mode=mode)
-                if self._async
+                if self.in_processes
                 else SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
             )
         except Exception as error:
@@ -164,17 +171,3 @@ class GymnasiumVector:
         for process in self._vector.processes if self._async else []:
             process.kill()
         self._vector.closed = True
-
-
-def made(env_id: str, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """One environment, or a sentence that says why there is none."""
-    try:
-        return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UsageError(f"env={env_id!r} needs a package that is not installed: {first_line(error)}") from None
-    except (ImportError, gymnasium.error.Error) as error:
-        raise UsageError(f"env={env_id!r} cannot be made: {first_line(error)}") from None
-    except Exception as error:
-        cause = f"{type(error).__name__}: {first_line(error)}"
-        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
-        raise UsageError(f"env={env_id!r} cannot be made ({cause}){hint}.") from None

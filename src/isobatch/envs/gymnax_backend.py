@@ -12,8 +12,6 @@ from jaxtyping import Array, Key
 from isobatch.envs.interface import State, Step
 from isobatch.envs.spaces import Box, Discrete, Space
 
-# Ids of Gymnasium that gymnax has as well, so that they mean gymnax's unless a backend is named.
-IN_GYMNAX_TOO = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made"}
 
 

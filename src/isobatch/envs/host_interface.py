@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from isobatch.envs.interface import Described
+from isobatch.envs.interface import Environment
+from isobatch.envs.spaces import Space
 from isobatch.errors import RunError
 
 if TYPE_CHECKING:
@@ -58,44 +60,28 @@ class Vector(Protocol):
         ...
 
 
-@runtime_checkable
-class HostEnvironment(Described, Protocol):
+class HostEnvironment(abc.ABC):
     """An environment that steps outside the compiled program."""
 
-    @property
-    def observations(self) -> Observations:
-        """From what it shows to one array."""
-        ...
+    obs_shape: tuple[int, ...]
+    obs_dtype: str  # how observations are stored: float32, or uint8 where that loses nothing
+    action_space: Space
+    max_steps: int  # the time limit of an episode; 0: none is known
+    observations: Observations  # from what it shows to one array
+    actions: Actions  # from actions of a policy to those it takes
+    # disabled: we reset; same-step: `VectorStep.final` holds the last observation; next-step: the step after the end of
+    # an episode is none, its action is not used, and it leads to the first observation of the next one.
+    autoreset: str
+    replays: bool  # whether an episode can be had again from its seed and its actions
+    in_parallel: bool  # whether environments step while Python does something else
+    in_processes: bool  # whether each environment has a process of its own
 
-    @property
-    def actions(self) -> Actions:
-        """From actions of a policy to those it takes."""
-        ...
-
-    @property
-    def autoreset(self) -> str:
-        """disabled: we reset; same-step: `VectorStep.final` holds the last observation; next-step: the step after the
-        end of an episode is none, its action is not used, and it leads to the first observation of the next one."""
-        ...
-
-    @property
-    def replays(self) -> bool:
-        """Whether an episode can be had again from its seed and its actions."""
-        ...
-
-    @property
-    def in_parallel(self) -> bool:
-        """Whether environments step while Python does something else."""
-        ...
-
-    @property
-    def in_processes(self) -> bool:
-        """Whether each environment has a process of its own."""
-        ...
-
+    @abc.abstractmethod
     def open(self, seeds: list[int]) -> Vector:
         """Running environments, one for each seed."""
-        ...
+
+
+AnyEnvironment = Environment | HostEnvironment
 
 
 class FaultError(RunError):

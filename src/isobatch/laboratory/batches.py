@@ -17,7 +17,7 @@ from isobatch.laboratory.source import Source, draws
 from isobatch.laboratory.timing import median_seconds
 from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.networks.actor_critic import Policy
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
 Samples = tuple[Array, Array, Array]

@@ -22,7 +22,7 @@ from isobatch.learning.advantages import gae
 from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.learning.state import TrainState
 from isobatch.networks.actor_critic import Policy
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
 NEGLIGIBLE = 0.01  # weight gamma^H of what lies beyond the horizon H of a Monte-Carlo return
@@ -69,7 +69,8 @@ def horizon_of(gamma: float, time_limit: int) -> int:
 
 def scaled(config: Config, state: TrainState, reward: Float[Array, "*B"]) -> Float[Array, "*B"]:
     """Rewards as the learner sees them."""
-    return reward if state.reward_scale is None else state.reward_scale.apply(reward, config.hypers.reward_clip)
+    scale = state.learning.reward_scale
+    return reward if scale is None else scale.apply(reward, config.hypers.reward_clip)
 
 
 @partial(jax.jit, static_argnums=(0, 2))

@@ -18,7 +18,7 @@ from isobatch.laboratory.objectives import full
 from isobatch.laboratory.per_sample import mean_gradient
 from isobatch.learning.policy_phase import Batch, optimize, policy_loss, prepare
 from isobatch.learning.state import Learner, TrainState
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
 QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
@@ -30,9 +30,10 @@ def restrained(config: Config, state: TrainState, segment: Segment, key: Key[Arr
     config = dataclasses.replace(config, staleness=0, noise_scale=False)
     one_epoch = dataclasses.replace(config, update_epochs=1, value_epochs=min(config.value_epochs, 1))
     rate = jnp.asarray(config.hypers.learning_rate)  # before its schedule: at the end of a run that would be nothing
-    recent = state.learner.networks.policy
-    batch, _, _, _ = prepare(config, segment, recent, None, state.advantage_moments, config.hypers)
-    learner, rows = state.learner, [_quantities(config, batch, state.learner)]
+    recent = state.networks.policy
+    batch, _, _, _ = prepare(config, segment, recent, None, state.learning.advantage_moments, config.hypers)
+    learner = state.learning.learner
+    rows = [_quantities(config, batch, learner)]
     for epoch_key in jax.random.split(key, config.update_epochs):
         learner, _ = optimize(one_epoch, batch, learner, config.hypers, rate, epoch_key)
         rows.append(_quantities(config, batch, learner))

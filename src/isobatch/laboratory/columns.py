@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from isobatch.rollouts.compiled import Segment
-from isobatch.rollouts.host import replaced
+from isobatch.rollouts.host_rollout import replaced
+from isobatch.rollouts.segment import Segment
 
 AFTERWARDS = ("reward", "terminated", "truncated", "next_value")
 

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.envs import env_of, is_host
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.files import replace_file
 from isobatch.laboratory.host_source import HostSource
@@ -103,18 +104,22 @@ def policy_of(
     tell: Say = lambda detail: None,
 ) -> Policy:
     """The policy of one of the run's seeds; the first unless another one is named."""
-    env = env_of(loaded.config)
+    env = environment_of(loaded.config)
     if policy_seed is not None and policy_seed not in loaded.seeds:
         raise UsageError(f"policy_seed={policy_seed} was not trained in this run: use one of {loaded.seeds}.")
     place = 0 if policy_seed is None else loaded.seeds.index(policy_seed)
     state = jax.tree.map(lambda leaf: leaf[place], loaded.states)
-    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(state.learner.networks)):
+    if not all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(state.networks)):
         raise UsageError(
             f"checkpoint={loaded.iteration} of seed {loaded.seeds[place]} has weights that are not finite: the run has "
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes)
-    source = HostSource(config, env, state, env_timeout, tell) if is_host(env) else JaxSource(config, env, state)
+    source = (
+        HostSource(config, env, state, env_timeout, tell)
+        if isinstance(env, HostEnvironment)
+        else JaxSource(config, env, state)
+    )
     return Policy(config, source, state, options)
 
 
@@ -128,7 +133,7 @@ def key_of(about: Policy, iteration: int, section: str) -> dict[str, Any]:
 
 def fingerprint(about: Policy) -> str:
     """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
-    leaves = jax.tree.leaves(about.state.learner.networks)
+    leaves = jax.tree.leaves(about.state.networks)
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
 
 

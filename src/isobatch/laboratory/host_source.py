@@ -24,9 +24,9 @@ from isobatch.laboratory.columns import Columns
 from isobatch.laboratory.source import Draw
 from isobatch.laboratory.timing import median_seconds
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.compiled import Segment
-from isobatch.rollouts.host import replaced
-from isobatch.rollouts.player import Player
+from isobatch.rollouts.host_rollout import replaced
+from isobatch.rollouts.player import PolicyPlayer
+from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import seen_dtype
 from isobatch.settings.config import Config
 
@@ -106,7 +106,7 @@ class HostSource:
         """Steps cost the same at any time, so a few tell; more environments than run at a time would take turns."""
         envs, steps = min(num_envs, self.width), min(num_steps, ROWS)
         with self._player(steps, envs, jax.random.key(0)) as player:
-            taken = median_seconds(lambda: player.judged(*player.play()))
+            taken = median_seconds(lambda: player.segment(player.play()))
         return taken * (num_envs / envs) * (num_steps / steps)
 
     def _record(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int, key: Key[Array, ""]) -> Columns:
@@ -116,10 +116,10 @@ class HostSource:
             part = slice(begin, min(begin + self.width, len(passed)))
             with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
                 for first in itertools.count(0, ROWS):
-                    rollout, over = player.play()
+                    played = player.play()
                     needed = columns.missing(part) & (passed[part] < first + ROWS)
                     if needed.any():  # else nobody wants the values of its states
-                        columns.store(first, player.judged(rollout, over), part)
+                        columns.store(first, player.segment(played), part)
                     if not columns.missing(part).any():
                         break
                     if time.monotonic() - spoken > SILENCE:
@@ -129,12 +129,12 @@ class HostSource:
                         self.tell(f"{which}, step {min(first + ROWS, last):,} of at most {last:,}")
         return columns
 
-    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> Player:
+    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> PolicyPlayer:
         state, config = self.state, self.config
-        return Player(
+        return PolicyPlayer(
             self.env,
             config.env,
-            state.learner.networks,
+            state.networks,
             state.obs_moments,
             config.hypers.obs_clip,
             (steps, num_envs),

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from isobatch.envs.interface import Environment, Step
+from isobatch.envs.interface import Environment, State
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
 from isobatch.laboratory.source import Draw
 from isobatch.laboratory.timing import median_seconds
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.compiled import EnvCarry, Segment, act, clip_to_bounds, judge, normalizer, start_envs, where_envs
+from isobatch.rollouts.jax_rollout import run_policy, start_envs, where_envs
+from isobatch.rollouts.segment import EnvCarry, Segment, clip_to_bounds, preprocessor, to_segment
 from isobatch.settings.config import Config
 
 TAILS = 4  # continuations of each cut-off return
@@ -59,7 +60,7 @@ class JaxSource:
         if len(where):
             # As many as a power of two: one compilation serves neighboring numbers of cuts.
             padded = np.resize(where, 2 ** math.ceil(math.log2(len(where))))
-            states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], (after.state, after.obs))
+            states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], after)
             tail = tails(config, env, state, states, obs, tail_key)[: len(where)]
             true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
         return Chains(segment, true_next, groups)
@@ -88,12 +89,12 @@ def started(env: Environment, count: int, key: Key[Array, ""]) -> EnvCarry:
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def run(
     config: Config, env: Environment, length: int, state: TrainState, carry: EnvCarry, key: Key[Array, ""]
-) -> tuple[Segment, Step]:
+) -> tuple[Segment, tuple[State, Array | None]]:
     """A rollout, with rewards as the learner sees them, and where its steps led."""
-    see = normalizer(state.obs_moments, config.hypers.obs_clip)
-    last, steps = act(env, state.learner.networks.policy, carry, see, length, key)
-    segment = judge(env, state.learner.networks, last, steps, see)
-    return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), steps.after
+    preprocess = preprocessor(state.obs_moments, config.hypers.obs_clip)
+    _, rollout, _, states = run_policy(env, state.networks.policy, carry, preprocess, length, key)
+    segment = to_segment(rollout, state.networks, preprocess, env.max_steps)
+    return eqx.tree_at(lambda s: s.reward, segment, scaled(config, state, segment.reward)), (states, rollout.next_obs)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 5))
@@ -106,11 +107,11 @@ def settled(
     staggered: bool = False,
 ) -> EnvCarry:
     """Environments `passed` steps after their reset, each its own number of them."""
-    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    preprocess = preprocessor(state.obs_moments, config.hypers.obs_clip)
     reset_key, key = jax.random.split(key)
 
     def step(time: Array, carry: EnvCarry) -> EnvCarry:
-        moved, _ = act(env, state.learner.networks.policy, carry, see, 1, jax.random.fold_in(key, time))
+        moved, *_ = run_policy(env, state.networks.policy, carry, preprocess, 1, jax.random.fold_in(key, time))
         return where_envs(time < passed, moved, carry)
 
     return jax.lax.fori_loop(0, jnp.max(passed), step, start_envs(env, passed.size, staggered, reset_key))
@@ -145,14 +146,14 @@ def tails(
     After the horizon the value function stands for the rest.
     """
     gamma = config.hypers.gamma
-    see = normalizer(state.obs_moments, config.hypers.obs_clip)
+    preprocess = preprocessor(state.obs_moments, config.hypers.obs_clip)
     env_state, obs = jax.tree.map(lambda leaf: jnp.repeat(leaf, TAILS, axis=0), (env_state, obs))
     count = obs.shape[0]
 
     def step(time: Array, carry: Any) -> Any:
         env_state, obs, total, weight = carry
         keys = jax.random.split(jax.random.fold_in(key, time), count + 1)
-        action = state.learner.networks.policy(see(obs)).sample(keys[0])
+        action = state.networks.policy(preprocess(obs)).sample(keys[0])
         after = jax.vmap(env.step)(keys[1:], env_state, clip_to_bounds(action, env))
         total += weight * scaled(config, state, after.reward)
         over = after.terminated if config.bootstrap else after.terminated | after.truncated
@@ -160,5 +161,5 @@ def tails(
 
     carry = (env_state, obs, jnp.zeros(count), jnp.ones(count))
     _, obs, total, weight = jax.lax.fori_loop(0, horizon_of(gamma, env.max_steps), step, carry)
-    rest = state.learner.networks.value(see(obs)) if config.baseline else jnp.zeros(count)
+    rest = state.networks.value(preprocess(obs)) if config.baseline else jnp.zeros(count)
     return jnp.mean((total + weight * rest).reshape(-1, TAILS), axis=1)

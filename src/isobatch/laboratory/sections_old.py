@@ -83,7 +83,7 @@ class Policy:
 
     @property
     def policy(self) -> Any:
-        return self.state.learner.networks.policy
+        return self.state.networks.policy
 
 
 def geometries(about: Policy, watch: Watch) -> Found:

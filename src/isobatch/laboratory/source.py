@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from isobatch.laboratory.chains import Chains
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 
 
 class Draw(NamedTuple):

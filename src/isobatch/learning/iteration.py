@@ -1,4 +1,4 @@
-"""One iteration, the way of the data: rollout -> queue -> policy phase -> (end of a phase) auxiliary phase."""
+"""One iteration, the data flow: rollout -> queue -> policy phase -> (end of a phase) auxiliary phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from isobatch.learning.auxiliary_phase import auxiliary_phase
 from isobatch.learning.noise_scale import noise_metrics
 from isobatch.learning.policy_phase import Metrics, optimize, prepare
 from isobatch.learning.state import Learning, TrainState, learning_rate
-from isobatch.rollouts.compiled import Episodes, Segment, collect, start_envs
+from isobatch.rollouts.jax_rollout import collect, start_envs
+from isobatch.rollouts.segment import Episodes, Segment
 from isobatch.rollouts.staleness import exchange
 from isobatch.settings.config import Config, Hypers
 
@@ -34,7 +35,7 @@ def iterate(
         envs = start_envs(env, config.num_envs, False, keys.reset)
     envs, segment, episodes, raw_obs = collect(
         env,
-        state.learner.networks,
+        state.networks,
         envs,
         state.obs_moments,
         hypers.obs_clip,
@@ -47,13 +48,10 @@ def iterate(
         segment, queue = exchange(queue, segment, iteration, config.staleness)
     learning, metrics = learn(config, state.learning, segment, hypers, iteration, keys)
     new_state = TrainState(
-        learner=learning.learner,
+        learning=learning,
         envs=envs,
         obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs.astype(float)),
-        reward_scale=learning.reward_scale,
-        advantage_moments=learning.advantage_moments,
         queue=queue,
-        phase=learning.phase,
         key=keys.next,
         iteration=state.iteration + 1,
     )

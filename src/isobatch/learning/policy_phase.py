@@ -22,7 +22,7 @@ from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import ActorCritic, Policy
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
-from isobatch.rollouts.compiled import Segment, complete_episodes
+from isobatch.rollouts.segment import Segment, complete_episodes
 from isobatch.settings.config import Config, Hypers
 
 Metrics = dict[str, Float[Array, ""]]

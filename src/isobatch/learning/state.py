@@ -10,15 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from isobatch.envs import is_host
+from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.proximal import Ewma
 from isobatch.networks.actor_critic import ActorCritic, make_networks
 from isobatch.networks.moments import Moments, RewardScale
-from isobatch.rollouts.compiled import EnvCarry, Segment, start_envs
-from isobatch.rollouts.host import host_carry
-from isobatch.rollouts.staleness import AnyEnvironment, empty_queue, has_fillers, seen_dtype
+from isobatch.rollouts.host_rollout import host_carry
+from isobatch.rollouts.jax_rollout import start_envs
+from isobatch.rollouts.segment import EnvCarry, Segment
+from isobatch.rollouts.staleness import empty_queue, has_fillers, seen_dtype
 from isobatch.settings.config import Config, Hypers
 
 jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
@@ -59,21 +60,16 @@ class Learning(eqx.Module):
 class TrainState(eqx.Module):
     """One seed's training between two iterations."""
 
-    # changes with every gradient step
-    learner: Learner
-    # changes with every iteration
+    learning: Learning
     envs: EnvCarry
     obs_moments: Moments | None
-    reward_scale: RewardScale | None
-    advantage_moments: Moments
     queue: Segment | None  # [staleness, T, N]: rollouts that wait for their use
-    phase: Phase | None
     key: Key[Array, ""]
     iteration: Int[Array, ""]
 
     @property
-    def learning(self) -> Learning:
-        return Learning(self.learner, self.reward_scale, self.advantage_moments, self.phase)
+    def networks(self) -> ActorCritic:
+        return self.learning.learner.networks
 
 
 def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
@@ -98,23 +94,25 @@ def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
         aux_optimizer=optimizer if config.policy_iterations_per_phase else None,
         proximal=Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None,
     )
-    envs = first_envs(config, env, seed, env_key)
-    return TrainState(
+    learning = Learning(
         learner=learner,
-        envs=envs,
-        obs_moments=Moments.empty(env.obs_shape) if config.normalize_observations else None,
         reward_scale=RewardScale.empty(config.num_envs) if config.normalize_rewards else None,
         advantage_moments=Moments.empty(),
-        queue=empty_queue(config, env, networks) if config.staleness else None,
         phase=empty_phase(config, env) if config.policy_iterations_per_phase else None,
+    )
+    return TrainState(
+        learning=learning,
+        envs=first_envs(config, env, seed, env_key),
+        obs_moments=Moments.empty(env.obs_shape) if config.normalize_observations else None,
+        queue=empty_queue(config, env, networks) if config.staleness else None,
         key=key,
         iteration=jnp.zeros((), jnp.int32),
     )
 
 
-def first_envs(config: Config, env: Any, seed: int, key: Key[Array, ""]) -> EnvCarry:
+def first_envs(config: Config, env: AnyEnvironment, seed: int, key: Key[Array, ""]) -> EnvCarry:
     """The environments before the first step; those outside JAX are started by whoever runs them."""
-    if not is_host(env):
+    if not isinstance(env, HostEnvironment):
         return start_envs(env, config.num_envs, config.staggered_resets, key)
     if config.staggered_resets:
         raise UsageError(

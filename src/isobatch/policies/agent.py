@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from isobatch.envs import env_of, is_host
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.host_spaces import batched
 from isobatch.envs.interface import Environment
+from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box
 from isobatch.errors import UsageError
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.moments import Moments
-from isobatch.rollouts.compiled import clip_to_bounds, normalizer
+from isobatch.rollouts.segment import clip_to_bounds, preprocessor
 from isobatch.settings.config import Config
 from isobatch.training.loading import LoadedRun, load_run
 
@@ -45,13 +45,13 @@ class Agent:
 
     def __init__(self, learned: Learned, seed: int = 0) -> None:
         self.learned = learned
-        self.env = env_of(learned.config)
+        self.env = environment_of(learned.config)
         self._policy = (learned.networks.policy, learned.obs_moments)
         self.set_random_seed(seed)
 
         def act(policy: Any, obs: Array, key: Key[Array, ""], count: Array, deterministic: bool) -> Array:
             network, moments = policy
-            distribution = network(normalizer(moments, learned.config.hypers.obs_clip)(obs))
+            distribution = network(preprocessor(moments, learned.config.hypers.obs_clip)(obs))
             action = distribution.mode() if deterministic else distribution.sample(jax.random.fold_in(key, count))
             return clip_to_bounds(action, self.env)
 
@@ -73,7 +73,7 @@ class Agent:
         batch = obs[None] if single else obs
         found = np.asarray(self._act(self._policy, batch, self._key, np.uint32(self._calls), bool(deterministic)))
         self._calls += 1
-        if is_host(self.env):
+        if isinstance(self.env, HostEnvironment):
             actions = self.env.actions.convert(found)
         else:
             actions = found if isinstance(self.env.action_space, Box) else found.astype(np.int64)
@@ -119,12 +119,12 @@ def learned_of(run: LoadedRun, policy_seed: int | None = None) -> Learned:
         raise UsageError(f"policy_seed={seed} is not in this run: use {' or '.join(map(str, run.seeds))}.")
     place = run.seeds.index(seed)
     state = jax.tree.map(lambda leaf: leaf[place], run.states)
-    scale = state.reward_scale
+    scale = state.learning.reward_scale
     return Learned(
         config=run.config,
         seed=seed,
         iteration=run.iteration,
-        networks=state.learner.networks,
+        networks=state.networks,
         obs_moments=state.obs_moments,
         reward_std=None if scale is None else 1 / scale.apply(jnp.ones((1, 1)), jnp.inf).item(),
     )

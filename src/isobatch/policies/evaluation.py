@@ -9,19 +9,23 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, UInt32
 
-from isobatch.envs import as_played, env_of, is_host
-from isobatch.envs.host_interface import FaultError, HostEnvironment
+from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
+from isobatch.envs.registry import as_played, environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.compiled import clip_to_bounds, normalizer
-from isobatch.rollouts.env_groups import EnvGroup
-from isobatch.rollouts.host import replaced
+from isobatch.rollouts.collector import Actor
+from isobatch.rollouts.host_rollout import PolicyOutput
+from isobatch.rollouts.packing import Packing, packed
+from isobatch.rollouts.player import Player
+from isobatch.rollouts.segment import clip_to_bounds, preprocessor
 from isobatch.settings.config import Config
+from isobatch.settings.options import Options
 
 LANES = 16  # environments outside JAX that play at a time, for each seed
+STEPS_PER_CALL = 32  # of these; what is played beyond the last episode is thrown away
 
 
 class Played(NamedTuple):
@@ -48,18 +52,29 @@ def gap(trained: Played, others: Played) -> dict[str, np.ndarray]:
     }
 
 
-def evaluate(config: Config, states: TrainState, episodes: int, deterministic: bool, seed: int) -> Played:
+def evaluate(
+    config: Config,
+    states: TrainState,
+    episodes: int,
+    deterministic: bool,
+    seed: int,
+    env_timeout: float = Options.env_timeout,
+) -> Played:
     """Returns and lengths of the stacked `states`, each environment played to its first end.
 
-    Every training seed meets the same initial states.
+    Every training seed meets the same initial states. RunError if an environment fails, does not answer within
+    `env_timeout` seconds, or shows a number that is not finite.
     """
-    env = env_of(as_played(config))
-    if is_host(env):
-        return Played(*play_outside(env, config, states, episodes, deterministic, seed))
+    env = environment_of(as_played(config))
+    if isinstance(env, HostEnvironment):
+        return play_outside(env, config, states, episodes, deterministic, seed, env_timeout)
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(states)
-    return Played(np.asarray(returns), np.asarray(lengths))
+    played = Played(np.asarray(returns), np.asarray(lengths))
+    if not np.isfinite(played.returns).all():
+        raise RunError(f"an environment ({config.env}) gave a reward that is not a finite number, in the evaluation.")
+    return played
 
 
 def held_out(config: Config) -> Config:
@@ -74,56 +89,73 @@ def held_out(config: Config) -> Config:
 
 
 def play_outside(
-    env: HostEnvironment, config: Config, states: TrainState, episodes: int, deterministic: bool, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+    env: HostEnvironment,
+    config: Config,
+    states: TrainState,
+    episodes: int,
+    deterministic: bool,
+    seed: int,
+    env_timeout: float,
+) -> Played:
     """`evaluate` for environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
     """
     seeds, lanes = states.iteration.shape[0], min(episodes, LANES)
-    clip = config.hypers.obs_clip
-
-    @jax.jit
-    @partial(jax.vmap, in_axes=(0, None, 0))
-    def act(state: TrainState, key: Key[Array, ""], obs: Array) -> Array:
-        distribution = state.learner.networks.policy(normalizer(state.obs_moments, clip)(obs))
-        return clip_to_bounds(distribution.mode() if deterministic else distribution.sample(key), env)
-
-    policies = replaced(states, envs=None, queue=None, phase=None)
     shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
     returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)
-    total, length, over = (np.zeros((seeds, lanes), kind) for kind in (float, np.int32, bool))
+    total, length = np.zeros((seeds, lanes)), np.zeros((seeds, lanes), np.int32)
     episode = np.zeros((seeds, lanes), np.int64)
-    key, time = jax.random.key(seed), 0
-    half = None
-    try:
-        half = EnvGroup.open(env, slice(0, lanes), np.full(seeds, seed), episode)
-        half.reset(episode, np.ones_like(over))
+    actor = evaluation_actor(env, config, states, lanes, deterministic)
+    same_seeds = np.full(seeds, seed)
+    key = jax.random.key(seed)
+    with Player(env, config.env, actor, same_seeds, (STEPS_PER_CALL, lanes), key, env_timeout) as player:
         while (episode < shares).any():
-            half.send(np.asarray(act(policies, jax.random.fold_in(key, time), half.obs)))
-            moved = half.receive()
-            total, length, time = total + np.where(over, 0, moved.reward), length + ~over, time + 1
-            done = moved.terminated | moved.truncated
-            for s, lane in np.argwhere(done & (episode < shares)):
-                returns[s, episode[s, lane] * lanes + lane] = total[s, lane]
-                lengths[s, episode[s, lane] * lanes + lane] = length[s, lane]
-            episode, total, length = episode + done, np.where(done, 0, total), np.where(done, 0, length)
-            over = done if env.autoreset == "next-step" else over
-            if env.autoreset == "disabled":
-                half.reset(episode, done)
-    except FaultError as fault:
-        raise RunError(f"an environment ({config.env}) {fault.what}, at step {time} of the evaluation.") from None
-    finally:
-        if half is not None:
-            half.vector.close()
-    return returns, lengths
+            rollout, fills_in = player.play()
+            reward, ends = np.asarray(rollout.reward), np.asarray(rollout.done)
+            for t in range(STEPS_PER_CALL):
+                total, length = total + np.where(fills_in, 0, reward[:, t]), length + ~fills_in
+                done = ends[:, t]
+                for s, lane in np.argwhere(done & (episode < shares)):
+                    returns[s, episode[s, lane] * lanes + lane] = total[s, lane]
+                    lengths[s, episode[s, lane] * lanes + lane] = length[s, lane]
+                episode, total, length = episode + done, np.where(done, 0, total), np.where(done, 0, length)
+                fills_in = done & (env.autoreset == "next-step")
+    return Played(returns, lengths)
+
+
+def evaluation_actor(
+    env: HostEnvironment, config: Config, states: TrainState, lanes: int, deterministic: bool
+) -> Actor:
+    """All policies at once; nobody asks for the values of states."""
+    clip = config.hypers.obs_clip
+    policies = (states.networks, states.obs_moments)
+
+    def choose_one(policy: Any, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
+        networks, moments = policy
+        later, now = jax.random.split(jax.random.wrap_key_data(key))
+        behavior = networks.policy(preprocessor(moments, clip)(obs))
+        action = behavior.mode() if deterministic else behavior.sample(now)
+        return jax.random.key_data(later), PolicyOutput(clip_to_bounds(action, env), action, behavior, None)
+
+    def choose_all(policies: Any, keys: Array, obs: Array) -> tuple[Array, Array]:
+        keys, outputs = jax.vmap(choose_one)(policies, keys, obs)
+        return keys, jax.vmap(packed)(outputs)
+
+    def no_values(obs: np.ndarray) -> np.ndarray:
+        return np.zeros(obs.shape[:2], np.float32)
+
+    one = jax.tree.map(lambda leaf: leaf[0], policies)
+    shown = jax.ShapeDtypeStruct((lanes, *env.obs_shape), env.obs_dtype)
+    output = jax.eval_shape(choose_one, one, jax.random.key_data(jax.random.key(0)), shown)[1]
+    return Actor(partial(jax.jit(choose_all), policies), no_values, Packing(output))
 
 
 def play_episodes(
     env: Environment, state: TrainState, obs_clip: float, episodes: int, deterministic: bool, key: Key[Array, ""]
 ) -> tuple[Array, Array]:
     """One policy: return and length of `episodes` episodes."""
-    see = normalizer(state.obs_moments, obs_clip)
+    preprocess = preprocessor(state.obs_moments, obs_clip)
     reset_key, key = jax.random.split(key)
     env_state, obs = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
 
@@ -134,7 +166,7 @@ def play_episodes(
     def step(carry: Any) -> Any:
         time, env_state, obs, returns, lengths, over = carry
         keys = jax.random.split(jax.random.fold_in(key, time), episodes + 1)
-        distribution = state.learner.networks.policy(see(obs))
+        distribution = state.networks.policy(preprocess(obs))
         action = distribution.mode() if deterministic else distribution.sample(keys[0])
         after = jax.vmap(env.step)(keys[1:], env_state, clip_to_bounds(action, env))
         returns = returns + jnp.where(over, 0.0, after.reward)

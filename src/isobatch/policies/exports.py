@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from isobatch.envs import env_of
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
+from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.networks.actor_critic import STAGE, Affine, Conv, Torso
 from isobatch.policies.agent import Learned
-from isobatch.rollouts.compiled import OBS_EPS
+from isobatch.rollouts.segment import OBS_EPS
 from isobatch.training.run_directory import versions
 
 FORMATS = ("npz", "safetensors")
@@ -62,7 +62,7 @@ FLATTENED = (
 def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Tensors by name, and the description of what they are for."""
     config, networks, policy = learned.config, learned.networks, learned.networks.policy
-    env = env_of(config)
+    env = environment_of(config)
     tensors: dict[str, np.ndarray] = {}
     see = seeing(learned, env.obs_dtype, tensors)
     policy_torso = torso_layers(policy.torso, "policy.torso", tensors)

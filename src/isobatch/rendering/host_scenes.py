@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from isobatch.envs.envpool_backend import EnvPoolEnvironment, imported, quietly
-from isobatch.envs.gymnasium_backend import GymnasiumEnvironment, made
+from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.errors import RunError, UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
 from isobatch.rendering.scenes import Legend
@@ -30,7 +30,7 @@ class GymnasiumScene:
     def __init__(self, env: GymnasiumEnvironment) -> None:
         self._id = env.env_id
         be_silent()
-        self._env = made(env.env_id, env.kwargs | RENDERED)
+        self._env = env.make(**RENDERED)
         modes = self._env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
             raise UsageError(

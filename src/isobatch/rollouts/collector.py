@@ -1,7 +1,7 @@
 """Rollouts of environments that step outside JAX: act, step, reset where an episode ended, watch over time and faults.
 
-Environments that step by themselves, in processes or in threads of C++, are run in two halves: while one steps, the
-policy acts for the other. Each half has a random key of its own for each step, and outcomes are received in a fixed
+Environments that step by themselves, in processes or in threads of C++, are run in two groups: while one steps, the
+policy acts for the other. Each group has a random key of its own for each step, and outcomes are received in a fixed
 order, so results do not depend on who was faster. Where they can be stepped from inside a compiled program, many steps
 are one call.
 """
@@ -16,12 +16,12 @@ import numpy as np
 
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.errors import RunError, first_line
-from isobatch.rollouts.compiled import EnvCarry
-from isobatch.rollouts.env_groups import EnvGroup, columns_of
-from isobatch.rollouts.host import PolicyOutput, Rollout, replaced
+from isobatch.rollouts.env_groups import EnvGroup, group_columns
+from isobatch.rollouts.host_rollout import CollectedRollout, PolicyOutput, replaced
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
-from isobatch.rollouts.watch import HangError, Watched
+from isobatch.rollouts.segment import EnvCarry
+from isobatch.rollouts.watchdog import HangError, Watched
 from isobatch.settings.config import Config
 
 START_SECONDS = 300.0  # that making the environments may take at least: processes import what they need
@@ -32,10 +32,11 @@ Beat = Callable[[], None]
 class Actor(NamedTuple):
     """The policies of all seeds at once, compiled."""
 
-    act: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, packed choices [S, n, W]
+    choose: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, packed outputs [S, n, W]
     value: Callable[..., Any]  # observations [S, N, ...] -> values [S, N]
     packing: Packing  # of `PolicyOutput`
-    stretch: Callable[..., Any] | None = None  # keys, observations of each half -> both after K steps, `Stretch`
+    # keys, observations of each group -> both after K steps, `ScannedSteps`
+    scan_steps: Callable[..., Any] | None = None
     at_once: int = 1  # K
 
 
@@ -48,7 +49,7 @@ class Collector:
         self.env, self.config, self.seeds = env, config, seeds
         self._replays = env.replays and not config.complete_episodes  # which begin each iteration with a reset
         self._time_limit, self._overlap = time_limit, overlap
-        self._halves: list[EnvGroup] = []
+        self._groups: list[EnvGroup] = []
         self._step = 0  # of the run, and of each environment
         self._at_once = 1  # steps that are not told apart while they happen
         self._given_up = False
@@ -57,7 +58,7 @@ class Collector:
         """Start the environments where `carry` says they stood, or in new episodes where that cannot be."""
         self._step = iteration * self.config.num_steps
         if not self.env.replays:
-            carry = new_episodes(carry, np.zeros_like(carry.counts) | (iteration > 0))
+            carry = new_episodes(carry, np.zeros_like(carry.episodes.counts) | (iteration > 0))
             # Its resets draw from the environment's own generator: a resumed run must not draw the same again.
             carry = replaced(carry, state=replaced(carry.state, episode=np.full_like(carry.state.episode, iteration)))
         limit = max(self._time_limit, START_SECONDS)
@@ -65,77 +66,77 @@ class Collector:
         return replaced(carry, obs=self._observations())
 
     def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
-        for columns in columns_of(self.env, self.config.num_envs):
-            self._halves.append(EnvGroup.open(self.env, columns, self.seeds, carry.state.episode))
-            self._halves[-1].reset(carry.state.episode, np.ones_like(carry.counts))
+        for columns in group_columns(self.env, self.config.num_envs):
+            self._groups.append(EnvGroup.open(self.env, columns, self.seeds, carry.state.episode))
+            self._groups[-1].reset(carry.state.episode, np.ones_like(carry.episodes.counts))
             beat()
         if not (iteration and self._replays):
             return carry
-        lost = ~replay(carry, self._halves, beat)
+        lost = ~replay(carry, self._groups, beat)
         if lost.any():
             say(
                 f"{int(lost.sum())} of {lost.size} environments of {self.config.env} did not come back to where they "
                 "stood and start new episodes; weights, optimizer, normalizers and counters are exact."
             )
             carry = new_episodes(carry, lost)
-            for half in self._halves:
-                half.reset(carry.state.episode, lost)
+            for group in self._groups:
+                group.reset(carry.state.episode, lost)
         return carry
 
     def xla_steppers(self) -> list[XlaStepper] | None:
-        """How to step each half from inside a compiled program, if that can be."""
-        xla_steppers = [inside for half in self._halves if (inside := half.vector.xla_stepper())]
-        return xla_steppers if len(xla_steppers) == len(self._halves) else None
+        """How to step each group from inside a compiled program, if that can be."""
+        xla_steppers = [stepper for group in self._groups if (stepper := group.vector.xla_stepper())]
+        return xla_steppers if len(xla_steppers) == len(self._groups) else None
 
     def start(self, carry: EnvCarry, actor: Actor, keys: list[Any], iteration: int) -> Watched:
-        """Begin T steps of all environments, with one key per half."""
+        """Begin T steps of all environments, with one key per group."""
         self._step, self._at_once = iteration * self.config.num_steps, actor.at_once
         return Watched(lambda beat: self._collect(carry, actor, list(keys), beat), self._time_limit)
 
-    def wait(self, rollout: Watched) -> tuple[EnvCarry, Rollout]:
+    def wait(self, rollout: Watched) -> tuple[EnvCarry, CollectedRollout]:
         """The rollout, and where it left the environments but for the sums over their episodes."""
         return self._wait(rollout, self._time_limit)
 
     def close(self) -> None:
-        for half in self._halves:
+        for group in self._groups:
             if self._given_up:
-                half.vector.abandon()
+                group.vector.abandon()
             else:
-                half.vector.close()
+                group.vector.close()
 
-    def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, Rollout]:
+    def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, CollectedRollout]:
         first_step, steps = self._step, self.config.num_steps
         episode = np.array(carry.state.episode)
         if self.config.complete_episodes:
-            everyone = np.ones_like(carry.counts)
+            everyone = np.ones_like(carry.episodes.counts)
             carry, episode = new_episodes(carry, everyone), episode + 1
-            for half in self._halves:
-                half.reset(episode, everyone)
+            for group in self._groups:
+                group.reset(episode, everyone)
         buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs), actor.packing)
         try:
-            if actor.stretch is None:
+            if actor.scan_steps is None:
                 self._step_by_step(actor, keys, buffers, episode, beat)
             else:
-                self._in_stretches(actor, keys, buffers, beat)
+                self._in_scans(actor, keys, buffers, beat)
         except FaultError:  # perhaps of an action that followed from a number that is none
             self._check_numbers(buffers, first_step, self._step - first_step)
             raise
         self._check_numbers(buffers, first_step, steps)
         obs: Any = self._observations()
-        choice: PolicyOutput = actor.packing.unpacked(buffers.choices)
-        rollout = Rollout(
+        output: PolicyOutput = actor.packing.unpacked(buffers.outputs)
+        rollout = CollectedRollout(
             obs=buffers.obs,
             last_obs=obs,
-            action=choice.action,
-            behavior=choice.behavior,
+            action=output.action,
+            behavior=output.behavior,
             reward=buffers.reward,
             terminated=buffers.terminated,
             truncated=buffers.truncated,
             final_value=buffers.final_values(actor.value),
-            value=choice.value,
+            value=output.value,
         )
         done = buffers.terminated | buffers.truncated
-        actions = remembered(carry, np.asarray(choice.sent), done) if self._replays else carry.state.actions
+        actions = remembered(carry, np.asarray(output.sent), done) if self._replays else carry.state.actions
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
 
@@ -144,60 +145,60 @@ class Collector:
         first_step, steps = self._step, self.config.num_steps
 
         def act(i: int, t: int) -> None:
-            half = self._halves[i]
-            buffers.obs[:, t, half.columns] = half.obs
-            keys[i], words = actor.act(keys[i], half.obs)
-            choice = buffers.choices[:, t, half.columns] = np.asarray(words)
-            half.send(actor.packing.first(choice))
+            group = self._groups[i]
+            buffers.obs[:, t, group.columns] = group.obs
+            keys[i], words = actor.choose(keys[i], group.obs)
+            output = buffers.outputs[:, t, group.columns] = np.asarray(words)
+            group.send(actor.packing.first(output))
 
         def receive(i: int, t: int) -> None:
-            half = self._halves[i]
+            group = self._groups[i]
             self._step = first_step + t
-            moved = half.receive()
+            outcome = group.receive()
             beat()
-            buffers.reward[:, t, half.columns] = moved.reward
-            buffers.terminated[:, t, half.columns] = moved.terminated
-            buffers.truncated[:, t, half.columns] = moved.truncated
+            buffers.reward[:, t, group.columns] = outcome.reward
+            buffers.terminated[:, t, group.columns] = outcome.terminated
+            buffers.truncated[:, t, group.columns] = outcome.truncated
             if self.env.autoreset == "next-step":
                 return
-            done = moved.terminated | moved.truncated
+            done = outcome.terminated | outcome.truncated
             if done.any():
-                buffers.keep_finals(half, moved, t)
+                buffers.keep_finals(group, outcome, t)
                 ended = np.zeros_like(episode, bool)
-                ended[:, half.columns] = done
+                ended[:, group.columns] = done
                 episode[ended] += 1
                 if self.env.autoreset == "disabled":
-                    half.reset(episode, ended)
+                    group.reset(episode, ended)
 
         for t in range(steps):
-            for i in range(len(self._halves)):
+            for i in range(len(self._groups)):
                 if t and self._overlap:
                     receive(i, t - 1)
                 act(i, t)
                 if not self._overlap:
                     receive(i, t)
-        for i in range(len(self._halves) if self._overlap else 0):
+        for i in range(len(self._groups) if self._overlap else 0):
             receive(i, steps - 1)
 
-    def _in_stretches(self, actor: Actor, keys: list[Any], buffers: Buffers, beat: Beat) -> None:
-        """Fill the buffers. Environments in stretches reset themselves, and show in the rows how their episodes end."""
-        assert actor.stretch is not None
+    def _in_scans(self, actor: Actor, keys: list[Any], buffers: Buffers, beat: Beat) -> None:
+        """Fill the buffers. Environments in scans reset themselves, and show in the rows how their episodes end."""
+        assert actor.scan_steps is not None
         first_step = self._step
         for t in range(0, self.config.num_steps, actor.at_once):
             self._step = first_step + t
             try:
-                keys, obs, steps = actor.stretch(keys, [half.obs for half in self._halves])
+                keys, obs, steps = actor.scan_steps(keys, [group.obs for group in self._groups])
             except jax.errors.JaxRuntimeError as error:
                 raise FaultError(f"raised {type(error).__name__}: {first_line(error)}") from None
             beat()
             rows = slice(t, t + actor.at_once)
             for name, part in steps._asdict().items():
                 getattr(buffers, name)[:, rows] = part
-            for half, seen in zip(self._halves, obs, strict=True):
-                half.obs = np.asarray(seen)
+            for group, seen in zip(self._groups, obs, strict=True):
+                group.obs = np.asarray(seen)
 
     def _observations(self) -> np.ndarray:
-        obs = np.concatenate([half.obs for half in self._halves], axis=1)
+        obs = np.concatenate([group.obs for group in self._groups], axis=1)
         return obs.astype(self.env.obs_dtype)
 
     def _check_numbers(self, buffers: Buffers, first_step: int, steps: int) -> None:
@@ -222,17 +223,17 @@ class Collector:
         except HangError:
             self._given_up = True
             what = f"did not answer within {limit:g} seconds (env_timeout)"
-            places = [half.place(i) for half in self._awaited() for i in half.vector.suspects()]
+            places = [group.place(i) for group in self._awaited() for i in group.vector.suspects()]
         except KeyboardInterrupt:  # in the middle of a step, which nobody will wait for
             self._given_up = True
             raise
         except FaultError as fault:
             what = fault.what
-            places = [half.place(fault.place) for half in self._awaited() if fault.place is not None]
+            places = [group.place(fault.place) for group in self._awaited() if fault.place is not None]
         raise RunError(self._sentence(what, places[0] if places else None, self._at_once))
 
     def _awaited(self) -> list[EnvGroup]:
-        return [half for half in self._halves if half.awaited]
+        return [group for group in self._groups if group.awaited]
 
     def _sentence(self, what: str, place: tuple[int, int] | None, at_once: int = 1) -> str:
         """`at_once` steps are not told apart."""
@@ -251,16 +252,16 @@ class Buffers:
         self.reward: Any = np.zeros(shape, np.float32)
         self.terminated: Any = np.zeros(shape, bool)
         self.truncated: Any = np.zeros(shape, bool)
-        self.choices: Any = np.zeros((*shape, packing.width), np.uint32)
+        self.outputs: Any = np.zeros((*shape, packing.width), np.uint32)
         self._shape = shape
         self.finals: list[tuple[int, int, int, np.ndarray]] = []  # seed, step, environment, observation
 
-    def keep_finals(self, half: EnvGroup, moved: VectorStep, t: int) -> None:
+    def keep_finals(self, group: EnvGroup, outcome: VectorStep, t: int) -> None:
         """The observations that episodes ended with, which are in no row."""
-        for s, n in np.argwhere(moved.terminated | moved.truncated):
-            place = int(s) * moved.truncated.shape[1] + int(n)
-            obs = moved.final[place] if moved.final else moved.obs[s, n].copy()
-            self.finals.append((int(s), t, half.columns.start + int(n), obs))
+        for s, n in np.argwhere(outcome.terminated | outcome.truncated):
+            place = int(s) * outcome.truncated.shape[1] + int(n)
+            obs = outcome.final[place] if outcome.final else outcome.obs[s, n].copy()
+            self.finals.append((int(s), t, group.columns.start + int(n), obs))
 
     def final_values(self, value: Callable[[np.ndarray], Any]) -> Any:
         """Their values where time limits cut episodes off, N of each seed at a time; 0 elsewhere."""

@@ -1,4 +1,4 @@
-"""The environments of a run as vectors that step by turns: one of them, or two halves."""
+"""The environments of a run in groups that step by turns: all of them together, or two halves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from isobatch.envs.host_interface import HostEnvironment, Vector, VectorStep, episode_seed
 
 
-def columns_of(env: HostEnvironment, num_envs: int) -> list[slice]:
+def group_columns(env: HostEnvironment, num_envs: int) -> list[slice]:
     """Which of the N environments of a seed step together.
 
-    Two halves where environments step while Python does something else, so that the policy can act for one half in the
-    meantime. Always so, whether it does or not: the halves have random keys of their own.
+    Two groups where environments step while Python does something else, so that the policy can act for one in the
+    meantime. Always so, whether it does or not: groups have random keys of their own.
     """
     if not env.in_parallel or num_envs % 2:
         return [slice(0, num_envs)]
@@ -53,11 +53,11 @@ class EnvGroup:
     def receive(self) -> VectorStep:
         """Where the actions led; arrays [S, n, ...]."""
         self.awaited = True
-        moved = self.vector.receive()
+        step = self.vector.receive()
         self.awaited = False
-        self.obs = self.by_seed(moved.obs)
-        reward, terminated, truncated = (self.by_seed(x) for x in (moved.reward, moved.terminated, moved.truncated))
-        return VectorStep(self.obs, reward, terminated, truncated, moved.final)
+        self.obs = self.by_seed(step.obs)
+        reward, terminated, truncated = (self.by_seed(x) for x in (step.reward, step.terminated, step.truncated))
+        return VectorStep(self.obs, reward, terminated, truncated, step.final)
 
     def by_seed(self, array: np.ndarray) -> np.ndarray:
         return array.reshape(len(self.seeds), -1, *array.shape[1:])

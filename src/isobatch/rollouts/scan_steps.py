@@ -10,29 +10,29 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, UInt32
 
 from isobatch.envs.host_interface import XlaStepper
-from isobatch.rollouts.host import PolicyOutput
+from isobatch.rollouts.host_rollout import PolicyOutput
 from isobatch.rollouts.packing import packed
 from isobatch.settings.geometry import divisors
 
 LONGEST = 64  # steps of one call, during which nobody sees a sign of life
 
 
-class Stretch(NamedTuple):
+class ScannedSteps(NamedTuple):
     """What K steps of S seeds showed."""
 
     obs: Array  # [S, K, N, ...], to act on
-    choices: UInt32[Array, "S K N W"]  # packed
+    outputs: UInt32[Array, "S K N W"]  # packed
     reward: Float[Array, "S K N"]
     terminated: Bool[Array, "S K N"]
     truncated: Bool[Array, "S K N"]
 
 
-def stretch_length(num_steps: int) -> int:
-    """K: stretches of equal length make a rollout."""
+def scan_length(num_steps: int) -> int:
+    """K: scans of equal length make a rollout."""
     return max(n for n in divisors(num_steps) if n <= LONGEST)
 
 
-def stretch(
+def scan_steps(
     xla_steppers: list[XlaStepper],
     length: int,
     choose: Callable[[list[Array], Array, Array], tuple[Array, PolicyOutput]],
@@ -40,30 +40,30 @@ def stretch(
     handles: list[Array],
     keys: list[Array],
     obs: list[Array],
-) -> tuple[list[Array], list[Array], Stretch]:
-    """Keys and observations [S, n, ...] of each half after K steps, and the steps.
+) -> tuple[list[Array], list[Array], ScannedSteps]:
+    """Keys and observations [S, n, ...] of each group after K steps, and the steps.
 
-    `choose` is the policy: leaves, keys, observations -> keys, choices. Nothing but its own handle orders what happens
-    to a half, so one can step while the policy acts for the other.
+    `choose` is the policy: leaves, keys, observations -> keys, outputs. Nothing but its own handle orders what happens
+    to a group, so one can step while the policy acts for the other.
     """
 
-    def step(halves: list[Any], _: None) -> tuple[list[Any], Stretch]:
+    def step(groups: list[Any], _: None) -> tuple[list[Any], ScannedSteps]:
         sent, after, rows = [], [], []
-        for inside, (handle, key, seen) in zip(xla_steppers, halves, strict=True):
-            later, choice = choose(leaves, key, seen)
-            told = choice.sent.reshape(-1, *choice.sent.shape[2:])
-            sent.append((inside.send(handle, told), later, choice))
-        for inside, (_, _, seen), (handle, key, choice) in zip(xla_steppers, halves, sent, strict=True):
-            handle, moved = inside.receive(handle)
-            parts: list[Any] = [part.reshape(seen.shape[:2] + part.shape[1:]) for part in moved[:4]]
-            shown, *outcome = parts
+        for stepper, (handle, key, seen) in zip(xla_steppers, groups, strict=True):
+            later, output = choose(leaves, key, seen)
+            actions = output.sent.reshape(-1, *output.sent.shape[2:])
+            sent.append((stepper.send(handle, actions), later, output))
+        for stepper, (_, _, seen), (handle, key, output) in zip(xla_steppers, groups, sent, strict=True):
+            handle, moved = stepper.receive(handle)
+            arrays: list[Any] = [array.reshape(seen.shape[:2] + array.shape[1:]) for array in moved[:4]]
+            shown, *outcome = arrays
             after.append((handle, key, shown))
-            rows.append(Stretch(seen, jax.vmap(packed)(choice), *outcome))
+            rows.append(ScannedSteps(seen, jax.vmap(packed)(output), *outcome))
         return after, jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *rows)
 
-    halves, steps = jax.lax.scan(step, list(zip(handles, keys, obs, strict=True)), None, length=length)
+    groups, steps = jax.lax.scan(step, list(zip(handles, keys, obs, strict=True)), None, length=length)
     return (
-        [key for _, key, _ in halves],
-        [seen for *_, seen in halves],
+        [key for _, key, _ in groups],
+        [seen for *_, seen in groups],
         jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 1), steps),
     )

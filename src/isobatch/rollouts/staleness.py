@@ -12,13 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from isobatch.envs.host_interface import HostEnvironment
-from isobatch.envs.interface import Environment
+from isobatch.envs.host_interface import AnyEnvironment
 from isobatch.networks.actor_critic import ActorCritic
-from isobatch.rollouts.compiled import Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
-
-AnyEnvironment = Environment | HostEnvironment
 
 
 def empty_queue(config: Config, env: AnyEnvironment, networks: ActorCritic) -> Segment:

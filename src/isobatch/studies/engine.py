@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from isobatch.envs import env_of, steps_outside
+from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell, Grid, Study, check_preset
 from isobatch.studies.lanes import train_cells
@@ -31,7 +31,7 @@ def run_study(
     """
     check_preset(preset)
     grid = study.grid(preset)
-    env_of(grid.cells[0].config)  # says what is missing before anything is written
+    environment_of(grid.cells[0].config)  # says what is missing before anything is written
     results = Results.begin(out, study.name, preset, grid)
     parts = parts_of(grid)
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(preset) else 1)
@@ -84,7 +84,7 @@ def parts_of(grid: Grid) -> list[list[Cell]]:
         by_shape.setdefault(cell.config.static, []).append(cell)
     parts = []
     for same in by_shape.values():
-        lanes = 1 if steps_outside(same[0].config.env) else LANES  # one setting at a time has environments enough
+        lanes = 1 if host_environment_of(same[0].config) else LANES  # one setting at a time has environments enough
         count = min(-(-len(same) * grid.num_seeds // lanes), len(same))
         size = -(-len(same) // count)
         parts += [same[i : i + size] for i in range(0, len(same), size)]

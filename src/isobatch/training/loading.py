@@ -10,7 +10,7 @@ from isobatch.errors import UsageError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import Checkpoints
-from isobatch.training.compiled_program import initial_states
+from isobatch.training.programs import initial_states
 from isobatch.training.run_directory import RunDirectory
 
 
@@ -27,7 +27,7 @@ def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] 
     directory = RunDirectory.open(path)
     config, about = directory.config, directory.about
     seeds = list(range(about["seed"], about["seed"] + about["num_seeds"]))
-    template, _ = initial_states(config, seeds)
+    template = initial_states(config, seeds)
     if not directory.checkpoints.is_dir():
         raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
     checkpoints = Checkpoints(directory.checkpoints, read_only=True)

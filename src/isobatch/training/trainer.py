@@ -1,85 +1,33 @@
-"""The training loop: chunks of rows, and between them metrics, checkpoints, the guard against NaN, and signals."""
+"""Training: the loop over chunks, and between them metrics, checkpoints, the guard against NaN, and signals."""
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
 from isobatch.errors import RunError, UsageError
-from isobatch.learning.state import TrainState
-from isobatch.settings.config import Config, Hypers
+from isobatch.settings.config import Config
 from isobatch.settings.options import Options
-from isobatch.training.chunks import MAX_ROWS, present, row_ends
-from isobatch.training.compiled_program import Program, initial_states, program_for, use_cores
-from isobatch.training.host_program import HostProgram, StoppedError
-from isobatch.training.metrics import RETURN, Table, columns_of, final_returns, rows_of
+from isobatch.training.devices import use_cores
+from isobatch.training.loop import Advance, advances, lines_of
+from isobatch.training.metrics import columns_of
+from isobatch.training.program import Program, Supervision
+from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
+from isobatch.training.result import Progress, Result
 from isobatch.training.run_directory import RunDirectory
 
-CHUNK_SECONDS = 0.5  # how often the loop comes up for air
-
-
-@dataclasses.dataclass(frozen=True)
-class Progress:
-    """How far a run is, told to whoever watches."""
-
-    env_steps: int  # per seed
-    total_steps: int
-    steps_per_second: float  # of all seeds together
-    seconds_left: float
-    columns: tuple[str, ...]
-    lines: list[tuple]  # the metrics since the last report
-
-    @property
-    def episodic_return(self) -> float:
-        """Mean over the seeds' newest lines with an episode in them; NaN without one."""
-        place, seed_place = self.columns.index(RETURN), self.columns.index("seed")
-        newest = {line[seed_place]: line[place] for line in self.lines if not np.isnan(line[place])}
-        return float(np.mean(list(newest.values()))) if newest else float("nan")
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """A finished run, or one that was interrupted."""
-
-    config: Config
-    options: Options
-    run_dir: Path | None
-    metrics: Table
-    states: TrainState  # of all seeds, stacked
-    env_steps: int  # per seed
-    steps_per_second: float  # of all seeds together, without compilation
-    compile_seconds: float
-    interrupted: bool
-
-    @property
-    def final_return(self) -> list[float | None]:
-        """One number a seed: mean return of the episodes that ended in the last tenth of the steps."""
-        if not self.metrics:  # interrupted before the first line
-            return [None] * self.options.num_seeds
-        return final_returns(self.metrics, self.config.env_steps)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "run_dir": None if self.run_dir is None else str(self.run_dir),
-            "env": self.config.env,
-            "algo": self.config.algo,
-            "env_steps": self.env_steps,
-            "seeds": self.options.seeds,
-            "final_return": self.final_return,
-            "steps_per_second": self.steps_per_second,
-            "compile_seconds": self.compile_seconds,
-            "interrupted": self.interrupted,
-        }
+Say = Callable[[str], None]
+Watch = Callable[[Progress], None]
 
 
 def train(
@@ -88,8 +36,8 @@ def train(
     num_seeds: int = 1,
     run_dir: str | Path | None = None,
     resume: bool = False,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    say: Callable[[str], None] = lambda sentence: None,
+    watch: Watch = lambda progress: None,
+    say: Say = lambda sentence: None,
     **options: Any,
 ) -> Result:
     """Train `config` on one or several seeds.
@@ -101,20 +49,35 @@ def train(
     use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
     choices = Options(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
-    states, hypers = initial_states(config, choices.seeds)  # checks the environment before anything is written
+    states = initial_states(config, choices.seeds)  # checks the environment before anything is written
+    hypers = stack_hypers([config.hypers] * num_seeds)
     directory = None if run_dir is None else open_directory(Path(run_dir), config, choices, resume)
     with Recorder(directory, config, choices) as recorder, stop_signals(say) as stopped:
         iteration, states = recorder.restore(states, say) if resume else (0, states)
         clock = time.perf_counter()
-        program = program_for(config, states, hypers, choices.line_iterations(config.num_iterations))
+        log_interval = choices.line_iterations(config.num_iterations)
+        program = program_for(config, states, hypers, log_interval)
         compile_seconds = time.perf_counter() - clock
         start, clock = iteration, time.perf_counter()
-        loop = Loop(config, choices, program, hypers, recorder, watch, say, stopped)
-        try:
-            states = program.begin(states, start, say, choices.env_timeout, stopped.is_set)
-            states, iteration = loop.run(states, start)
-        finally:
-            program.end()
+        keeper = Bookkeeper(config, choices, program, recorder, watch, say, start)
+        supervision = Supervision(say, choices.env_timeout, stopped.is_set)
+        if iteration == 0:
+            recorder.checkpoint(0, states, score=-np.inf)
+        steps = advances(
+            program,
+            config,
+            states,
+            hypers,
+            start,
+            log_interval,
+            supervision,
+            pause_every=keeper.checkpoint_interval,
+            meanwhile=recorder.flush,  # the lines of the chunk before
+        )
+        with closing(steps):
+            for step in steps:
+                keeper.keep(step)
+                states, iteration = step.states, step.iteration
         seconds = time.perf_counter() - clock
         interrupted = iteration < config.num_iterations
         if interrupted:
@@ -135,114 +98,81 @@ def train(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Loop:
-    """What stays the same from chunk to chunk."""
+class Bookkeeper:
+    """What happens between two calls of the program: lines, checkpoints, monitors, progress."""
 
-    config: Config
-    options: Options
-    program: Program | HostProgram
-    hypers: Hypers  # of all seeds, stacked
-    recorder: Recorder
-    watch: Callable[[Progress], None]
-    say: Callable[[str], None]
-    stopped: threading.Event
+    def __init__(
+        self, config: Config, options: Options, program: Program, recorder: Recorder, watch: Watch, say: Say, first: int
+    ) -> None:
+        self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
+        self.watch, self.say, self.first = watch, say, first
+        self.columns = columns_of(program.names)
+        self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
+        self._begin = time.perf_counter()
+        self._score = -np.inf  # newest mean return
+        self._spoken: frozenset[str] = frozenset()  # causes that were warned of
 
-    def run(self, states: TrainState, first: int) -> tuple[TrainState, int]:
-        """Advance from iteration `first` to the end of the run, or until stopped: the state, and where it is."""
+    def keep(self, step: Advance) -> None:
+        """Record one advance; raises where it brought something that must end the run."""
+        if not (np.all(step.finite) and np.all(np.isfinite(step.table))):
+            raise self.diverged(step)
+        lines = self.add_lines(step.table, step.begin, step.ends)
+        if step.fault is not None:
+            raise self.stopped_by(step.fault, step)
+        if not step.ends:
+            return
+        progress = self.progress(step.iteration, lines)
+        self._score = self._score if np.isnan(progress.episodic_return) else progress.episodic_return
+        if step.iteration % self.checkpoint_interval == 0 or step.iteration == self.config.num_iterations:
+            self.recorder.checkpoint(step.iteration, step.states, self._score)
+            self.monitor()
+        self.recorder.time(progress.env_steps, time.perf_counter() - self._begin, progress.steps_per_second)
+        self.watch(progress)
+
+    def progress(self, iteration: int, lines: list[tuple]) -> Progress:
         total, batch = self.config.num_iterations, self.config.geometry.iteration_batch
-        per_line = self.options.line_iterations(total)
-        per_checkpoint = self.options.checkpoint_iterations(total)
-        iteration, rows, score = first, 1, -np.inf
-        spoken: frozenset[str] = frozenset()
-        if iteration == 0:
-            self.recorder.checkpoint(0, states, score)
-        begin = time.perf_counter()
-        while iteration < total and not self.stopped.is_set():
-            stop = min(total, (iteration // per_checkpoint + 1) * per_checkpoint)
-            rows = min(rows, MAX_ROWS, -(-(stop - iteration) // per_line))
-            clock = time.perf_counter()
-            ends, fault = row_ends(iteration, rows, per_line, total), None
-            try:
-                chunk = self.program(states, self.hypers, iteration, rows)
-            except StoppedError as early:
-                chunk, fault = early.chunk, early.fault
-                ends = ends_until(ends, iteration, early.iteration)
-            self.recorder.flush()  # of the chunk before, while this one computes
-            table, finite = np.asarray(chunk.table)[:, : len(ends)], np.asarray(chunk.finite)
-            seconds = time.perf_counter() - clock
-            if not (np.all(finite) and np.all(np.isfinite(table))):
-                raise self.diverged(table, finite, iteration, ends)
-            lines = self.add_lines(table, iteration, ends)
-            states, iteration = chunk.states, ends[-1] if ends else iteration
-            if fault is not None:
-                raise self.stopped_by(fault, iteration, states, score)
-            if not ends:  # stopped before anything was done
-                break
-            spent = time.perf_counter() - begin
-            speed = (iteration - first) * batch * self.options.num_seeds / spent
-            left = spent * (total - iteration) / (iteration - first)
-            progress = Progress(iteration * batch, total * batch, speed, left, self.columns, lines)
-            score = score if np.isnan(progress.episodic_return) else progress.episodic_return
-            if iteration == stop:
-                self.recorder.checkpoint(iteration, states, score)
-                spoken = self.monitor(spoken)
-            self.recorder.time(iteration * batch, spent, speed)
-            self.watch(progress)
-            rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
-        return states, iteration
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return columns_of(self.program.names)
+        spent, done = time.perf_counter() - self._begin, iteration - self.first
+        speed = done * batch * self.options.num_seeds / spent
+        return Progress(
+            iteration * batch, total * batch, speed, spent * (total - iteration) / done, self.columns, lines
+        )
 
     def add_lines(self, table: np.ndarray, begin: int, ends: list[int]) -> list[tuple]:
-        """Lines of the rows that end at these iterations; the first one begins at `begin`."""
-        names = self.program.names
-        there = [present(names, self.config, first, end) for first, end in zip([begin, *ends], ends, strict=False)]
-        shown = np.array(there).reshape(len(ends), len(names))
-        lines = rows_of(names, table, shown, ends, self.config.geometry.iteration_batch, self.options.seeds)
+        lines = lines_of(self.names, self.config, table, begin, ends, self.options.seeds)
         self.recorder.add(self.columns, lines)
         return lines
 
-    def monitor(self, spoken: frozenset[str]) -> frozenset[str]:
+    def monitor(self) -> None:
         """Tell what the metrics so far warn of, each cause once."""
         findings, _ = monitor(self.recorder.table(), self.config)
-        fresh, spoken = unspoken(findings, spoken)
+        fresh, self._spoken = unspoken(findings, self._spoken)
         for finding in fresh:
             tries = f" Try {', '.join(map(str, finding.suggestions))}." if finding.suggestions else ""
             self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
-        return spoken
 
-    def stopped_by(self, fault: str, iteration: int, states: TrainState, score: float) -> RunError:
+    def stopped_by(self, fault: str, step: Advance) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""
-        self.recorder.checkpoint(iteration, states, score)
+        self.recorder.checkpoint(step.iteration, step.states, self._score)
         directory = self.recorder.directory
         kept = "" if directory is None else f" All before is kept: isobatch train --resume --run-dir {directory.path}"
         return RunError(f"{fault}{kept}")
 
-    def diverged(self, table: np.ndarray, finite: np.ndarray, begin: int, ends: list[int]) -> RunError:
+    def diverged(self, step: Advance) -> RunError:
         """What to tell when a number stopped being finite; the rows before it are kept."""
-        bad = ~np.isfinite(table)  # [seeds, rows, metrics]
-        row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(ends) - 1
-        self.add_lines(table[:, :row], begin, ends[:row])
-        hit = bad[:, row].any(axis=1) if bad.any() else ~finite
+        bad = ~np.isfinite(step.table)  # [seeds, rows, metrics]
+        row = int(np.argmax(bad.any(axis=(0, 2)))) if bad.any() else len(step.ends) - 1
+        self.add_lines(step.table[:, :row], step.begin, step.ends[:row])
+        hit = bad[:, row].any(axis=1) if bad.any() else ~step.finite
         seeds = ", ".join(str(seed) for seed, is_hit in zip(self.options.seeds, hit, strict=True) if is_hit)
-        names = [name for name, is_bad in zip(self.program.names, bad[:, row].any(axis=0), strict=True) if is_bad]
+        names = [name for name, is_bad in zip(self.names, bad[:, row].any(axis=0), strict=True) if is_bad]
         what = names[0] if names else "a network parameter"
         hypers, directory = self.config.hypers, self.recorder.directory
         kept = "" if directory is None else f" The last good checkpoint is kept in {directory.path}."
-        step = ends[row] * self.config.geometry.iteration_batch
+        steps = step.ends[row] * self.config.geometry.iteration_batch
         return RunError(
-            f"training diverged before environment step {step:,}: {what} of seed {seeds} is not finite. Lower "
+            f"training diverged before environment step {steps:,}: {what} of seed {seeds} is not finite. Lower "
             f"learning_rate ({hypers.learning_rate:g}) or max_grad_norm ({hypers.max_grad_norm:g}).{kept}"
         )
-
-
-def ends_until(ends: list[int], begin: int, last: int) -> list[int]:
-    """The ends of rows that were run when the iterations stopped at `last`, in the middle of a row perhaps."""
-    done = [end for end in ends if end <= last]
-    return [*done, last] if last > max([begin, *done]) else done
 
 
 def open_directory(path: Path, config: Config, options: Options, resume: bool) -> RunDirectory:
@@ -266,14 +196,14 @@ def open_directory(path: Path, config: Config, options: Options, resume: bool) -
 
 
 @contextmanager
-def stop_signals(say: Callable[[str], None]) -> Iterator[threading.Event]:
+def stop_signals(say: Say) -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once."""
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return
 
-    def stop(number: int, frame: Any) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         if stopped.is_set():
             raise KeyboardInterrupt
         stopped.set()

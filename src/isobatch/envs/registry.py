@@ -1,0 +1,195 @@
+"""Environments by id: those of gymnax and probes, written in JAX; those of Gymnasium and EnvPool; and a user's own.
+
+`gymnasium/CartPole-v1` and `envpool/CartPole-v1` name the backend. Without one gymnax comes first, then Gymnasium;
+`module:Id` is Gymnasium's, and imports the module that registers it. `register_env` adds environments of any kind.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable
+from functools import cache
+
+import gymnasium
+
+from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
+from isobatch.envs.interface import Environment, Settings
+from isobatch.envs.spaces import Box
+from isobatch.errors import UsageError, near_matches
+from isobatch.settings.config import Config
+
+USUAL = Settings()
+TRAINING_ONLY = ("episodic_life", "reward_clip")  # EnvPool's Atari: a lost life ends an episode, rewards are signs
+# Ids of Gymnasium that gymnax has as well, so that they mean gymnax's unless a backend is named.
+IN_GYMNAX_TOO = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
+
+Constructor = Callable[..., gymnasium.Env]
+_JAX: dict[str, Environment] = {}
+_CONSTRUCTORS: dict[str, Constructor] = {}
+
+
+def environment_of(config: Config) -> AnyEnvironment:
+    """The environment that a config names, one object per id and settings, so that compiled programs are shared.
+
+    The one place that decides whether it steps inside a compiled program or outside: `HostEnvironment` is outside.
+    """
+    settings = Settings(config.env_kwargs, config.vectorization, config.autoreset, config.rescale_actions)
+    return make_env(config.env, settings)
+
+
+def host_environment_of(config: Config) -> HostEnvironment | None:
+    """The environment if it steps outside JAX; found out without gymnax, whose import starts JAX's backend."""
+    if not _is_host_id(config.env):
+        return None
+    env = environment_of(config)
+    assert isinstance(env, HostEnvironment)
+    return env
+
+
+def register_env(name: str, env: Environment | gymnasium.Env | Constructor) -> str:
+    """Let `name` stand for an environment of one's own, wherever an id is asked for in this process; returns the name.
+
+    `env` is written in JAX (`isobatch.JaxEnvironment`), an object of Gymnasium, of which copies are made, or a function
+    that makes one, with `env_kwargs` as its arguments. A run directory keeps the name alone: whoever loads it registers
+    the same environment first.
+    """
+    if not name or "/" in name or ":" in name:
+        raise UsageError(f"name={name!r} does not fit: use a word without / and :, which name a backend or a module.")
+    if isinstance(env, gymnasium.Env):
+        constructor = _copies(env)
+        _JAX.pop(name, None)
+        _CONSTRUCTORS[name] = constructor
+    elif all(callable(getattr(env, method, None)) for method in ("reset", "step")):
+        from isobatch.envs.checks import check_jax_env
+
+        check_jax_env(name, env)
+        _CONSTRUCTORS.pop(name, None)
+        _JAX[name] = env  # type: ignore[assignment]  # checked just now
+    elif callable(env):
+        _JAX.pop(name, None)
+        _CONSTRUCTORS[name] = env
+    else:
+        raise UsageError(
+            f"env={env!r} is no environment: use one written in JAX (reset, step, obs_shape, action_space, max_steps), "
+            "a gymnasium.Env, or a function that makes one."
+        )
+    make_env.cache_clear()
+    return name
+
+
+def _copies(env: gymnasium.Env) -> Constructor:
+    """How to have more of an environment that exists."""
+    if env.spec is not None:
+        spec = env.spec
+        return lambda **kwargs: gymnasium.make(spec, **kwargs)
+    return lambda **kwargs: copy.deepcopy(env)
+
+
+def env_ids() -> list[str]:
+    """Every id of an environment written in JAX."""
+    from isobatch.envs.gymnax_backend import gymnax_ids
+    from isobatch.envs.probes import PROBES
+
+    return [*_JAX, *gymnax_ids(), *PROBES]
+
+
+def host_ids() -> list[str]:
+    """Every id of the other backends, as far as they are installed."""
+    from isobatch.envs.envpool_backend import envpool_ids
+    from isobatch.envs.gymnasium_backend import gymnasium_ids
+
+    backends = [f"gymnasium/{i}" for i in gymnasium_ids()] + [f"envpool/{i}" for i in envpool_ids()]
+    return [*_CONSTRUCTORS, *backends]
+
+
+def as_played(config: Config) -> Config:
+    """With the environment's own episodes and rewards, where training had others: what an evaluation plays."""
+    kwargs = json.loads(config.env_kwargs)
+    kept = {name: value for name, value in kwargs.items() if name not in TRAINING_ONLY}
+    return config.replace(env_kwargs=kept) if config.env.startswith("envpool/") and kept != kwargs else config
+
+
+def _is_host_id(env_id: str) -> bool:
+    if env_id in _JAX or env_id in _CONSTRUCTORS:
+        return env_id in _CONSTRUCTORS
+    named = env_id.startswith(("gymnasium/", "envpool/")) or ":" in env_id
+    return named or (env_id in gymnasium.registry and env_id not in IN_GYMNAX_TOO)
+
+
+@cache
+def make_env(env_id: str, settings: Settings = USUAL) -> AnyEnvironment:
+    """The environment of this id."""
+    backend, _, name = env_id.partition("/")
+    if backend == "envpool":
+        return envpool_env(name, settings)
+    if not _is_host_id(env_id):
+        env = jax_env(env_id, settings)
+        if env is not None:
+            return env
+    return gymnasium_env(name if backend == "gymnasium" else env_id, env_id, settings)
+
+
+def jax_env(env_id: str, settings: Settings) -> Environment | None:
+    """None if there is no such environment written in JAX."""
+    from isobatch.envs.gymnax_backend import BROKEN, GymnaxEnvironment, gymnax_ids
+    from isobatch.envs.probes import PROBES
+
+    env: Environment
+    if env_id in _JAX or env_id in PROBES:
+        env = _JAX.get(env_id) or PROBES[env_id]
+    elif env_id in gymnax_ids():
+        env = GymnaxEnvironment(env_id)
+    elif env_id in BROKEN:
+        raise UsageError(f"env={env_id!r} is not available: {BROKEN[env_id]}; use another id from `isobatch envs`.")
+    else:
+        return None
+    host_only = {
+        "env_kwargs": settings.kwargs,
+        "vectorization": settings.vectorization,
+        "autoreset": settings.autoreset,
+    }
+    for (name, value), usual in zip(host_only.items(), USUAL, strict=False):
+        if value != usual:
+            raise UsageError(
+                f"{name}={value!r} is not for {env_id}, which is written in JAX: drop it, or use gymnasium/."
+            )
+    if not settings.rescale_actions or not isinstance(env.action_space, Box):
+        return env
+    space = dataclasses.replace(env.action_space, rescaled=True)
+    env = copy.copy(env)
+    object.__setattr__(env, "action_space", space)  # of a copy, which may be frozen
+    return env
+
+
+def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment:
+    from isobatch.envs.gymnasium_backend import GymnasiumEnvironment, gymnasium_ids
+
+    module, colon, _ = name.rpartition(":")
+    if name in _CONSTRUCTORS:
+        return GymnasiumEnvironment(name, settings, _CONSTRUCTORS[name])
+    if colon:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise UsageError(f"env={env_id!r} names a module that cannot be imported: {error}.") from None
+    elif name not in gymnasium.registry and name.startswith("ALE/"):
+        raise UsageError(
+            f"env={env_id!r} is an Atari game of the package ale-py: pip install ale-py, and use env='ale_py:{name}', "
+            f"or env='envpool/{name.removeprefix('ALE/')}'."
+        )
+    elif name not in gymnasium.registry:
+        known = host_ids() if name != env_id else [*env_ids(), *gymnasium_ids(), *host_ids()]
+        close = near_matches(env_id, known)
+        raise UsageError(f"env={env_id!r} is unknown{close or '; `isobatch envs` lists the ids.'}")
+    return GymnasiumEnvironment(name, settings)
+
+
+def envpool_env(name: str, settings: Settings) -> HostEnvironment:
+    from isobatch.envs.envpool_backend import EnvPoolEnvironment
+
+    if (settings.vectorization, settings.autoreset) != (USUAL.vectorization, USUAL.autoreset):
+        raise UsageError("vectorization and autoreset are for Gymnasium; EnvPool has its own: leave them out.")
+    return EnvPoolEnvironment(name, settings)

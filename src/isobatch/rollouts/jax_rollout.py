@@ -1,0 +1,103 @@
+"""Rollouts of environments written in JAX: act, step, reset where an episode ended, as one scan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key
+
+from isobatch.envs.interface import Environment, State, Step
+from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.distributions import Distribution
+from isobatch.networks.moments import Moments
+from isobatch.rollouts.segment import (
+    CollectedRollout,
+    EndedEpisodes,
+    EnvCarry,
+    Episodes,
+    OpenEpisodes,
+    Preprocess,
+    Segment,
+    clip_to_bounds,
+    complete_episodes,
+    preprocessor,
+    to_segment,
+)
+
+
+def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
+    """Reset all environments; staggered, environment i starts at i/N of the time limit."""
+    state, obs = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    if staggered:
+        times = jnp.arange(num_envs) * env.max_steps // num_envs
+        state = jax.vmap(env.at_time)(state, times)
+    whole = jnp.arange(num_envs) == 0 if staggered else jnp.ones(num_envs, bool)
+    return EnvCarry(state, obs, OpenEpisodes.start(whole))
+
+
+def run_policy(
+    env: Environment, policy: Policy, carry: EnvCarry, preprocess: Preprocess, num_steps: int, key: Key[Array, ""]
+) -> tuple[EnvCarry, CollectedRollout, EndedEpisodes, State]:
+    """T steps of the policy in all environments, reset where an episode ended; and the states before these resets."""
+    num_envs = carry.episodes.total.shape[0]
+
+    def step(
+        carry: EnvCarry, keys: Key[Array, "K"]
+    ) -> tuple[EnvCarry, tuple[Array, Array, Distribution, Step, EndedEpisodes]]:
+        behavior = policy(preprocess(carry.obs))
+        action = behavior.sample(keys[0])
+        after = jax.vmap(env.step)(keys[1 : num_envs + 1], carry.state, clip_to_bounds(action, env))
+        fresh_state, fresh_obs = jax.vmap(env.reset)(keys[num_envs + 1 :])
+        done = after.terminated | after.truncated
+        episodes, ended = carry.episodes.step(after.reward, done)
+        new_carry = EnvCarry(
+            state=where_envs(done, fresh_state, after.state),
+            obs=where_envs(done, fresh_obs, after.obs),
+            episodes=episodes,
+        )
+        return new_carry, (carry.obs, action, behavior, after, ended)
+
+    keys = jax.random.split(key, (num_steps, 2 * num_envs + 1))
+    last, (obs, action, behavior, after, ended) = jax.lax.scan(step, carry, keys)
+    rollout = CollectedRollout(
+        obs=obs,
+        last_obs=last.obs,
+        action=action,
+        behavior=behavior,
+        reward=after.reward,
+        terminated=after.terminated,
+        truncated=after.truncated,
+        next_obs=after.obs,
+    )
+    return last, rollout, ended, after.state
+
+
+def collect(
+    env: Environment,
+    networks: ActorCritic,
+    carry: EnvCarry,
+    obs_moments: Moments | None,
+    obs_clip: Float[Array, ""] | float,
+    num_steps: int,
+    key: Key[Array, ""],
+    whole_episodes: bool = False,
+) -> tuple[EnvCarry, Segment, Episodes, Array]:
+    """Run the policy for T steps. Also returns the raw observations, for the normalizer to learn from.
+
+    With `whole_episodes` only those episodes count that `complete_episodes` uses.
+    """
+    preprocess = preprocessor(obs_moments, obs_clip)
+    last, rollout, ended, _ = run_policy(env, networks.policy, carry, preprocess, num_steps, key)
+    among = complete_episodes(rollout.done, env.max_steps)[1] if whole_episodes else None
+    return last, to_segment(rollout, networks, preprocess, env.max_steps), ended.sums(among), rollout.obs
+
+
+def where_envs(condition: Bool[Array, "N"], yes: Any, no: Any) -> Any:
+    """Leaf by leaf, environment by environment."""
+
+    def pick(a: Array, b: Array) -> Array:
+        return jnp.where(condition.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(pick, yes, no)

@@ -1,0 +1,37 @@
+"""From settings to the states and the program that train them: the one place where kinds of programs are chosen."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.registry import environment_of
+from isobatch.learning.state import TrainState, initial_state
+from isobatch.settings.config import Config, Hypers
+from isobatch.training.compiled_program import compiled_program
+from isobatch.training.host_program import HostProgram
+from isobatch.training.memory import check_phase_memory
+from isobatch.training.program import Program
+
+
+def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+    """The program of a config for so many seeds, compiled unless an earlier run left it."""
+    env = environment_of(config)
+    if isinstance(env, HostEnvironment):
+        return HostProgram(config, env, states, hypers, log_interval)
+    return compiled_program(config, env, states, hypers, log_interval)
+
+
+def initial_states(config: Config, seeds: list[int]) -> TrainState:
+    """The states of several seeds before the first iteration, stacked."""
+    env = environment_of(config)
+    if config.policy_iterations_per_phase:
+        check_phase_memory(config, env, len(seeds))
+    states = [initial_state(config, env, seed) for seed in seeds]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+
+def stack_hypers(hypers: list[Hypers]) -> Hypers:
+    """One value for each seed."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.result_type(float)), *hypers)
