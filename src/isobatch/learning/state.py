@@ -14,7 +14,8 @@ from isobatch.envs import is_host
 from isobatch.errors import UsageError
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.proximal import Ewma
-from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.initialization import make_networks
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.compiled import EnvCarry, Segment, start_envs
 from isobatch.rollouts.host import host_carry
