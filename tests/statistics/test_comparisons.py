@@ -1,4 +1,4 @@
-"""Normalized returns, aggregates over environments and seeds, tests between them, and gaps over a ladder."""
+"""Normalized returns, aggregates over environments and seeds, tests between them, and gaps over batch sizes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from scipy import stats
 
 from isobatch.envs import env_ids, make_env
 from isobatch.errors import UsageError
+from isobatch.statistics.aggregates import (
+    aggregate,
+    contrast,
+    interquartile_mean,
+    optimality_gap,
+    score_table,
+    summarize,
+)
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import bonferroni, difference, probability_of_improvement, van_elteren
 from isobatch.statistics.gaps import gap, gaps
 from isobatch.statistics.normalization import FIRST_EIGHT, LAST_EIGHT, OTHERS, PROCGEN_HARD, Range, normalize, range_of
-from isobatch.statistics.tests import aggregate, contrast, interquartile_mean, optimality_gap, score_table, summarize
 
 RNG = np.random.default_rng(0)
 UNEQUAL = {"a": RNG.normal(0, 1, 5), "b": RNG.normal(2, 2, 3), "c": RNG.normal(-1, 1, 6)}
@@ -204,24 +211,24 @@ def test_bonferroni_by_hand() -> None:
 
 def test_gap_by_hand() -> None:
     """Means over two environments: (1 + 3)/2, (2 + 2)/2 and (5 + 1)/2, so 2, 2 and 3: a gap of 1."""
-    ladder = {"1": {"a": [0, 2], "b": [3, 3]}, "4": {"b": [2, 2], "a": [2, 2]}, "16": {"a": [4, 6], "b": [0, 1, 2]}}
-    found = gap(ladder)
+    sizes = {"1": {"a": [0, 2], "b": [3, 3]}, "4": {"b": [2, 2], "a": [2, 2]}, "16": {"a": [4, 6], "b": [0, 1, 2]}}
+    found = gap(sizes)
     assert found.value.value == pytest.approx(1)
     assert found.means == pytest.approx({"1": 2, "4": 2, "16": 3})
-    assert gaps(ladder)["a"].value.value == pytest.approx(4)
-    assert gaps(ladder)["b"].value.value == pytest.approx(2)
+    assert gaps(sizes)["a"].value.value == pytest.approx(4)
+    assert gaps(sizes)["b"].value.value == pytest.approx(2)
 
 
 def test_gap_by_chance_equals_enumeration() -> None:
-    """Two rungs of two seeds, 0 1 and 2 3: of 6 splits 2 give a gap of 2, 2 of 1 and 2 of 0."""
+    """Two sizes of two seeds, 0 1 and 2 3: of 6 splits 2 give a gap of 2, 2 of 1 and 2 of 0."""
     found = gap({"1": {"a": [0, 1]}, "4": {"a": [2, 3]}}, permutations=20000)
     assert found.value.value == 2
     assert found.by_chance.value == pytest.approx(1, abs=0.03)
     assert found.p == pytest.approx(1 / 3, abs=0.02)
 
 
-def test_gap_of_alike_and_of_unlike_rungs() -> None:
-    """Alike rungs: the gap is positive, yet no larger than chance gives; a rung apart shows."""
+def test_gap_of_alike_and_of_unlike_sizes() -> None:
+    """Alike sizes: the gap is positive, yet no larger than chance gives; a size apart shows."""
     rng = np.random.default_rng(3)
     alike = [gap({str(r): rng.standard_normal((3, 4)) for r in range(4)}, 0, 200) for _ in range(200)]
     assert np.mean([found.value.value for found in alike]) == pytest.approx(
@@ -242,13 +249,13 @@ def covered(interval: Callable[[np.random.Generator], Estimate], truth: float, s
 
 def test_intervals_cover() -> None:
     centers = np.array([[-1.0], [0.0], [0.0], [1.0]])
-    rungs = {"1": 0.0, "4": 0.5, "16": 1.0}
+    means = {"1": 0.0, "4": 0.5, "16": 1.0}
 
     def normals(rng: np.random.Generator, seeds: int = 8, shift: float = 0.0) -> np.ndarray:
         return rng.normal(centers + shift, 1, (4, seeds))
 
-    def ladder(rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {rung: rng.normal(mean, 0.2, (2, 8)) for rung, mean in rungs.items()}
+    def sizes(rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {name: rng.normal(mean, 0.2, (2, 8)) for name, mean in means.items()}
 
     cases: list[tuple[Callable[[np.random.Generator], Estimate], float]] = [
         (lambda rng: interquartile_mean(normals(rng), 300), 0.0),
@@ -257,19 +264,19 @@ def test_intervals_cover() -> None:
         (lambda rng: optimality_gap(normals(rng)[1:3], 0.0, 300), (2 * np.pi) ** -0.5),
         (lambda rng: difference(normals(rng, 3, 2.0), normals(rng, 4))[1].value, 2.0),
         (lambda rng: probability_of_improvement(normals(rng, 8, 0.5), normals(rng), 300), stats.norm.cdf(0.5**1.5)),
-        (lambda rng: gap(ladder(rng), 300, 1).value, 1.0),
+        (lambda rng: gap(sizes(rng), 300, 1).value, 1.0),
     ]
     for number, (interval, truth) in enumerate(cases):
         assert 0.85 <= covered(interval, truth) <= 1.0, f"case {number}"
 
 
 def test_same_seed_same_numbers() -> None:
-    ladder = {"1": UNEQUAL, "4": OTHER}
+    sizes = {"1": UNEQUAL, "4": OTHER}
     assert aggregate(UNEQUAL, seed=1) == aggregate(UNEQUAL, seed=1)
     assert aggregate(UNEQUAL, seed=1) != aggregate(UNEQUAL, seed=2)
     assert probability_of_improvement(UNEQUAL, OTHER, seed=1) == probability_of_improvement(UNEQUAL, OTHER, seed=1)
-    assert gap(ladder, seed=1) == gap(ladder, seed=1)
-    assert gap(ladder, seed=1) != gap(ladder, seed=2)
+    assert gap(sizes, seed=1) == gap(sizes, seed=1)
+    assert gap(sizes, seed=1) != gap(sizes, seed=2)
 
 
 def test_no_interval_from_too_few_seeds() -> None:
@@ -297,9 +304,9 @@ def test_refused_scores() -> None:
         summarize({"a": [1.0, float("nan")]})
     with pytest.raises(UsageError, match=r"y differs in the environments \['b', 'c'\]"):
         van_elteren({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "c": [1, 2]})
-    with pytest.raises(UsageError, match=r"rung '4' differs in the environments \['b'\]"):
+    with pytest.raises(UsageError, match=r"sizes\['4'\] differs in the environments \['b'\]"):
         gap({"1": {"a": [1, 2]}, "4": {"a": [1, 2], "b": [1, 2]}})
-    with pytest.raises(UsageError, match="at least 2 rungs"):
+    with pytest.raises(UsageError, match="at least 2 of them"):
         gap({"1": {"a": [1, 2]}})
     with pytest.raises(UsageError, match="permutations = 0"):
         gap({"1": {"a": [1, 2]}, "4": {"a": [1, 2]}}, permutations=0)

@@ -17,23 +17,24 @@ import numpy as np
 import pytest
 from tiny import tiny
 
+from isobatch import files
 from isobatch.cli.main import main
 from isobatch.errors import RunError, UsageError
 from isobatch.settings.config import Config
 from isobatch.statistics.normalization import range_of
-from isobatch.studies import engine, store
 from isobatch.studies import measurements as laboratory
+from isobatch.studies import runner, study_directory
+from isobatch.studies.charts import gaps_of, seed_lines
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.claims.prox_grid import slopes
-from isobatch.studies.engine import parts_of, run_study
 from isobatch.studies.figures import draw_gaps, draw_surface, draw_variance
-from isobatch.studies.grid import PRESETS, Cell, Grid, Measurement, Row
+from isobatch.studies.grid import SCALES, Cell, Grid, Measurement, Row
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.report import make_report
 from isobatch.studies.rows import Diverged, Outcome, mean_return, rows_of_cell
-from isobatch.studies.store import Results, typed
-from isobatch.studies.summary import summarise_rows, variant_name
-from isobatch.studies.views import gaps_of, seed_lines
+from isobatch.studies.runner import parts_of, run_study
+from isobatch.studies.study_directory import StudyDirectory, typed
+from isobatch.studies.summary_table import summarize_rows, variant_name
 from isobatch.training.metrics import RETURN
 from isobatch.training.trainer import train
 
@@ -59,7 +60,7 @@ def same_files(one: Path, other: Path) -> bool:
 
 
 def test_a_row_for_each_cell_and_seed_with_every_setting(finished: Path) -> None:
-    rows = Results.read(finished).rows()
+    rows = StudyDirectory.read(finished).rows()
     grid = FAKE.grid("quick")
     assert len(rows) == len(grid.cells) * 2
     assert {(row["cell"], row["seed"]) for row in rows} == {(cell.name, seed) for cell in grid.cells for seed in (0, 1)}
@@ -68,7 +69,7 @@ def test_a_row_for_each_cell_and_seed_with_every_setting(finished: Path) -> None
         assert set(settings[row["cell"]]) <= set(row)
         assert row["gamma"] == settings[row["cell"]]["gamma"]
         assert row["env_steps"] == 384
-        assert row["version"] == store.version()
+        assert row["version"] == study_directory.version()
         scale = range_of(row["env"], fake_study.RANGES)
         assert row["normalized_final"] == pytest.approx((row["final_return"] - scale.low) / (scale.high - scale.low))
         assert not row["diverged"]
@@ -98,10 +99,10 @@ def test_nothing_is_run_twice_and_a_kill_leaves_no_trace(
         calls.append(cells)
         return train_cells(cells, *rest)
 
-    monkeypatch.setattr(engine, "train_cells", counted)
+    monkeypatch.setattr(runner, "train_cells", counted)
     run_study(FAKE, "quick", path)
     assert calls == []
-    results, parts = Results.read(path), parts_of(FAKE.grid("quick"))
+    results, parts = StudyDirectory.read(path), parts_of(FAKE.grid("quick"))
     results.part(parts[1], ".json").unlink()
     half = results.part(parts[1], ".csv.gz")
     half.write_bytes(half.read_bytes()[:20])
@@ -126,14 +127,14 @@ def test_cells_of_equal_shape_are_parts_of_equal_size(monkeypatch: pytest.Monkey
     config = tiny()
     cells = [Cell(config.replace(gamma=0.9 + i / 100), {"gamma": 0.9 + i / 100}) for i in range(7)]
     assert [len(part) for part in parts_of(Grid(cells, 2))] == [7]
-    monkeypatch.setattr(engine, "LANES", 8)
+    monkeypatch.setattr(runner, "LANES", 8)
     assert [len(part) for part in parts_of(Grid(cells, 2))] == [4, 3]
-    monkeypatch.setattr(engine, "LANES", 1)
+    monkeypatch.setattr(runner, "LANES", 1)
     assert [len(part) for part in parts_of(Grid(cells, 2))] == [1] * 7
 
 
 def test_a_lane_that_diverges_is_noted_and_the_others_go_on(tmp_path: Path) -> None:
-    def grid(preset: str) -> Grid:
+    def grid(scale: str) -> Grid:
         rates = (1e-3, fake_study.HUGE)
         # Without a clipped gradient and a bounded step the weights overflow.
         configs = [tiny(learning_rate=rate, num_steps=4, optimizer="sgd", max_grad_norm="inf") for rate in rates]
@@ -150,7 +151,7 @@ def test_a_lane_that_diverges_is_noted_and_the_others_go_on(tmp_path: Path) -> N
         assert row["normalized_final"] == row["normalized_mean"] == 0
     alone = train(grid("").cells[0].config, num_seeds=2, log_interval=1)
     assert [row["final_return"] for row in good] == pytest.approx(alone.final_return, rel=1e-3)
-    curves = Results.read(tmp_path / "out").curves()
+    curves = StudyDirectory.read(tmp_path / "out").curves()
     assert all(np.isfinite(table[RETURN]).all() for table in curves.values())
 
 
@@ -195,18 +196,18 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(laboratory, "CHECKPOINTS", 1)
     study = dataclasses.replace(
         FAKE,
-        grid=lambda preset: Grid(FAKE.grid(preset).cells[:2], 2),
-        laboratory=lambda preset: [Measurement(config, ((4, 8),))],
+        grid=lambda scale: Grid(FAKE.grid(scale).cells[:2], 2),
+        laboratory=lambda scale: [Measurement(config, ((4, 8),))],
         reading=lambda rows, measured: [f"{len(measured)} measurements."],
     )
     monkeypatch.setitem(STUDIES, "fake", study)
-    Results.begin(tmp_path / "out", "fake", "quick", study.grid("quick"))
+    StudyDirectory.begin(tmp_path / "out", "fake", "quick", study.grid("quick"))
     (tmp_path / "out" / "laboratory" / config.env).mkdir(parents=True)
     measured = run_study(study, "quick", tmp_path / "out").measured()
     (row,) = measured
     assert (row["env_steps"], row["num_envs"], row["num_steps"]) == (96, 4, 8)
     assert 0 < row["variance_low"] <= row["variance"] <= row["variance_high"]
-    monkeypatch.setattr(engine, "measure", None)
+    monkeypatch.setattr(runner, "measure", None)
     run_study(study, "quick", tmp_path / "out")
     assert make_report(tmp_path / "out")["verdict"][-1] == "1 measurements."
 
@@ -219,12 +220,12 @@ def test_values_survive_a_csv_file(value: Any) -> None:
 def test_other_results_are_refused(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"holds other results: study \(fake there, other now\); name another folder"):
         run_study(dataclasses.replace(FAKE, name="other"), "quick", finished)
-    with pytest.raises(UsageError, match=r"preset \(quick there, laptop now\)"):
+    with pytest.raises(UsageError, match=r"scale \(quick there, laptop now\)"):
         run_study(FAKE, "laptop", finished)
     longer = dataclasses.replace(FAKE, grid=fake_study.long_grid)
     with pytest.raises(UsageError, match=r"holds other results: grid \("):
         run_study(longer, "quick", finished)
-    monkeypatch.setattr(store, "version", lambda: "9.9")
+    monkeypatch.setattr(study_directory, "version", lambda: "9.9")
     with pytest.raises(UsageError, match=r"version \(.* there, 9.9 now\)"):
         run_study(FAKE, "quick", finished)
     (tmp_path / "letter.txt").write_text("dear")
@@ -235,7 +236,7 @@ def test_other_results_are_refused(finished: Path, tmp_path: Path, monkeypatch: 
         run_study(FAKE, "quick", tmp_path)
 
 
-def test_paper_presets_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paper_scales_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isobatch.envs.envpool_backend.is_installed", lambda: False)
     with pytest.raises(UsageError, match="backend 'envpool' is not installed: make setup-envpool"):
         run_study(study_of("invariance"), "paper", tmp_path / "out")
@@ -258,14 +259,14 @@ def test_a_full_disk_stops_with_a_sentence(tmp_path: Path, monkeypatch: pytest.M
             raise OSError(28, "No space left on device")
         true(descriptor)
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(RunError, match=r"No space left on device.*what was finished is kept"):
         run_study(FAKE, "quick", tmp_path / "out")
     assert [path.suffix for path in sorted((tmp_path / "out" / "parts").iterdir())].count(".json") == 1
     assert not list((tmp_path / "out").rglob("*.new*"))
-    monkeypatch.setattr(store.os, "fsync", true)
+    monkeypatch.setattr(files.os, "fsync", true)
     run_study(FAKE, "quick", tmp_path / "out")
-    assert len(Results.read(tmp_path / "out").rows()) == 10
+    assert len(StudyDirectory.read(tmp_path / "out").rows()) == 10
 
 
 def test_the_catalogue_is_complete() -> None:
@@ -277,7 +278,7 @@ def test_the_catalogue_is_complete() -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-@pytest.mark.parametrize("scale", PRESETS)
+@pytest.mark.parametrize("scale", SCALES)
 def test_every_grid_builds(name: str, scale: str) -> None:
     study = STUDIES[name]
     grid = study.grid(scale)
@@ -320,7 +321,7 @@ def test_verdicts_follow_the_numbers() -> None:
     def sentence(name: str, good: dict[str, Any] | None, begin: str) -> str:
         return next(line for line in STUDIES[name].verdict(made_up(name, good)) if line.startswith(begin))
 
-    begin = "At c = 64, no Adam rule less all rules, in normalized final return"
+    begin = "At c = 64, no Adam rule minus all rules, in normalized final return"
     assert "which cannot be told from 0" in sentence("invariance", None, begin)
     assert "which is above 0" in sentence("invariance", {"rules": "no Adam rule"}, begin)
     gap = "All rules, normalized final return:"
@@ -331,9 +332,9 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "these stand at the paper's 0.1%: 2 (At c = 64, no Adam rule" in stands
     assert "at the paper's 0.1%: 0; and at 5 % besides: 0." in sentence("invariance", None, "Of 13 tests")
     decoupled = {"treatment": "decoupled", "staleness": 8}
-    assert "which is above 0" in sentence("staleness", decoupled, "Staleness 8: decoupled less recent")
-    assert "cannot be told" in sentence("staleness", decoupled, "Staleness 4: decoupled less recent")
-    assert "0.40" in sentence("ewma", {"algo": "ppo-ewma"}, "ppo-ewma less ppo")
+    assert "which is above 0" in sentence("staleness", decoupled, "Staleness 8: decoupled minus recent")
+    assert "cannot be told" in sentence("staleness", decoupled, "Staleness 4: decoupled minus recent")
+    assert "0.40" in sentence("ewma", {"algo": "ppo-ewma"}, "ppo-ewma minus ppo")
     assert "probability 1.00" in sentence("ewma", {"algo": "ppo-ewma"}, "A run of ppo-ewma")
     assert "best 0.90 at 32 x 4" in sentence("prox-grid", {"center_of_mass": 32, "kl_coef": 4.0}, "Normalized")
     several = {"update_epochs": 4, "divisor": 16}
@@ -341,12 +342,12 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
     assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
-    assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep less trajectory")
+    assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep minus trajectory")
 
 
 def test_summary_has_a_line_for_each_variant_and_for_all_environments() -> None:
     rows = made_up("ewma")
-    lines = summarise_rows(rows, ["algo"])
+    lines = summarize_rows(rows, ["algo"])
     envs = {row["env"] for row in rows}
     assert len(lines) == 4 * len(envs) + 4
     assert {line["env"] for line in lines} == {*envs, "all environments"}
@@ -389,14 +390,16 @@ def test_versions_of_a_study_that_went_on_with_others_are_all_noted(
 ) -> None:
     path = tmp_path / "fake"
     shutil.copytree(finished, path)
-    before = Results.read(path).about["versions"]
+    before = StudyDirectory.read(path).info["versions"]
     assert before["jax"] == [jax.__version__]
     assert {"python", "isobatch", "numpy"} <= before.keys()
     parts = parts_of(FAKE.grid("quick"))
-    Results.read(path).part(parts[2], ".json").unlink()
-    monkeypatch.setattr(store, "versions", lambda: {name: found[0] for name, found in before.items()} | {"jax": "99"})
+    StudyDirectory.read(path).part(parts[2], ".json").unlink()
+    monkeypatch.setattr(
+        study_directory, "versions", lambda: {name: known[0] for name, known in before.items()} | {"jax": "99"}
+    )
     run_study(FAKE, "quick", path)
-    assert Results.read(path).about["versions"] == before | {"jax": [jax.__version__, "99"]}
+    assert StudyDirectory.read(path).info["versions"] == before | {"jax": [jax.__version__, "99"]}
     assert (path / "rows.csv").read_bytes() == (finished / "rows.csv").read_bytes()
 
 
@@ -478,7 +481,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert main(["study", "run", "fake", "--out", str(out)]) == 0
     printed, progress = capsys.readouterr()
     assert "What it shows" in printed
-    assert "Fast less slow" in printed
+    assert "Fast minus slow" in printed
     assert "Probe-Delay" in printed
     assert "part 3 of 3" in progress
     assert f"Report, to open in a browser: {out / 'report.html'}" in printed.replace("\n", "")
@@ -502,7 +505,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
 def test_a_report_on_half_a_study(finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "fake"
     shutil.copytree(finished, path)
-    results, parts = Results.read(path), parts_of(FAKE.grid("quick"))
+    results, parts = StudyDirectory.read(path), parts_of(FAKE.grid("quick"))
     results.part(parts[2], ".json").unlink()
     results.collect(parts)
     found = make_report(path)
@@ -517,7 +520,8 @@ def test_a_report_on_half_a_study(finished: Path, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (["run", "stalenes"], "study 'stalenes' is unknown; did you mean staleness?"),
-        (["run", "staleness", "--preset", "labtop"], "preset='labtop' is unknown; did you mean laptop?"),
+        (["run", "staleness", "--scale", "labtop"], "scale='labtop' is unknown; did you mean laptop?"),
+        (["run", "staleness", "--preset", "laptop"], "use --scale laptop."),
         (["run"], "needs the name of a study"),
         (["report"], "needs the directory of a study"),
         (["report", "/nowhere"], "holds no study"),
@@ -538,7 +542,7 @@ def test_an_interrupted_study_says_how_to_go_on(
     def interrupt(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "run_study", interrupt)
+    monkeypatch.setattr(runner, "run_study", interrupt)
     assert main(["study", "run", "ewma", "--out", str(tmp_path / "out")]) == 130
     assert "the same command goes on from there" in capsys.readouterr().err
 
