@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isobatch.advice import ACTIONS, advise, known_facts
-from isobatch.advice.diagram import diagram
 from isobatch.advice.findings import Finding
-from isobatch.advice.geometry_drawing import lengths, plot_geometry
+from isobatch.advice.geometry_figure import lengths, plot_geometry
+from isobatch.advice.geometry_text import diagram
 from isobatch.advice.rules_of_thumb import CHECKS, Facts, check, envs_per_minibatch
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config

@@ -23,9 +23,9 @@ from isobatch.policies.evaluation import evaluate
 from isobatch.rendering.canvas import CHALK, INK, NIGHT, PAPER, RED, WOOD, Canvas, captioned, fit, resized
 from isobatch.rendering.jax_scenes import PAINTINGS
 from isobatch.rendering.minatar import GAMES, GRID, board
-from isobatch.rendering.playing import PAUSE, watch
+from isobatch.rendering.open_scene import open_scene
+from isobatch.rendering.playing import END_SECONDS, watch
 from isobatch.rendering.scenes import Frame, frames
-from isobatch.rendering.stage import open_scene
 from isobatch.rendering.terminal import Blocks, terminal, view
 from isobatch.rendering.video import find_ffmpeg
 from isobatch.training.loading import load_run
@@ -174,7 +174,7 @@ def test_mp4(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert b"h264" in read.stderr
     assert b"50 fps" in read.stderr
     width, height = (int(n) for n in re.search(rb", (\d+)x(\d+)", read.stderr).groups())
-    count = found["returns"][0] + 1 + 50 * PAUSE
+    count = found["returns"][0] + 1 + 50 * END_SECONDS
     assert len(read.stdout) == width * height * 3 * count
     assert [path.name for path in tmp_path.iterdir()] == ["episode.mp4"]
 
@@ -196,15 +196,15 @@ def test_watching_keeps_the_pace() -> None:
     episode = [Frame(still(), 1, step, float(step), step == 9) for step in range(10)]
     assert watch(episode, show(0.02), 1.0, lambda: now[0], sleep) == [9.0]
     assert [t for _, t in times] == pytest.approx(np.arange(10) / 10)
-    assert now[0] == pytest.approx(1.0 + PAUSE)
+    assert now[0] == pytest.approx(1.0 + END_SECONDS)
     now[0], times[:] = 0.0, []
     assert watch(episode, show(0.24), 1.0, lambda: now[0], sleep) == [9.0]
     assert 4 <= len(times) <= 6
     assert times[-1][0] == 9
-    assert now[0] == pytest.approx(1.0 + PAUSE, abs=0.25)
+    assert now[0] == pytest.approx(1.0 + END_SECONDS, abs=0.25)
     now[0], times[:] = 0.0, []
     watch(episode, show(0.0), 4.0, lambda: now[0], sleep)
-    assert now[0] == pytest.approx(0.25 + PAUSE)
+    assert now[0] == pytest.approx(0.25 + END_SECONDS)
 
 
 def test_an_interrupt_ends_watching() -> None:
@@ -257,7 +257,7 @@ def test_window(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     words = ["play", str(runs("CartPole-v1")), "--episodes", "1", "--speed", "50", "--window"]
     assert main(words) == 2
     assert "--window needs a display, and there is none" in capsys.readouterr().err
-    monkeypatch.setattr("isobatch.rendering.window.UNSEEN", ())
+    monkeypatch.setattr("isobatch.rendering.window.INVISIBLE_DRIVERS", ())
     assert main(words) == 0
     assert "ppo on CartPole-v1, seed 0" in capsys.readouterr().out
 

@@ -347,7 +347,7 @@ def test_nearest_sizes_really_work_when_minibatches_are_environment_rows() -> No
 
 def test_rescaling_imports_no_jax() -> None:
     code = (
-        "import sys; from isobatch.config import Config; from isobatch.rescaling import rescale\n"
+        "import sys; from isobatch.settings.config import Config; from isobatch.rescaling import rescale\n"
         "rescale(Config(), num_envs=64)\n"
         "sys.exit(str([m for m in sys.modules if m.split('.')[0] in ('jax', 'numpy', 'matplotlib')]) "
         "if {'jax', 'numpy', 'matplotlib'} & set(sys.modules) else 0)"

@@ -25,7 +25,7 @@ ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("action", metavar="list|run|report", help="what to do")
-    parser.add_argument("what", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
+    parser.add_argument("target", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
     parser.add_argument("--scale", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
     parser.add_argument("--preset", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action not in ACTIONS:
         hint = near_matches(args.action, ACTIONS) or f"; use {', '.join(ACTIONS)}."
         raise UsageError(f"action {args.action!r} is unknown{hint}")
-    if ACTIONS[args.action] and args.what is None:
+    if ACTIONS[args.action] and args.target is None:
         raise UsageError(f"`isobatch study {args.action}` needs {ACTIONS[args.action]}.")
-    if not ACTIONS[args.action] and args.what is not None:
-        raise UsageError(f"`isobatch study list` takes no name, but {args.what!r} was given: leave it out.")
+    if not ACTIONS[args.action] and args.target is not None:
+        raise UsageError(f"`isobatch study list` takes no name, but {args.target!r} was given: leave it out.")
     if args.preset is not None:
         raise UsageError(f"--preset names published settings: for the size of a study use --scale {args.preset}.")
     return {"list": _list, "run": _run, "report": _report}[args.action](args)
@@ -74,7 +74,7 @@ def _run(args: argparse.Namespace) -> int:
     from isobatch.studies.claims import study_of
     from isobatch.studies.grid import check_scale, on_environments
 
-    study = study_of(args.what)
+    study = study_of(args.target)
     check_scale(args.scale)
     name = f"study-{study.name}-{args.scale}"
     if args.envs:
@@ -94,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    return show(Path(args.what), args.json)
+    return show(Path(args.target), args.json)
 
 
 def show(path: Path, as_json: bool) -> int:
