@@ -28,7 +28,8 @@ from isobatch.envs.spaces import Discrete
 from isobatch.laboratory.gram import compiled_gram, gram, plan
 from isobatch.laboratory.per_sample import per_sample_gradients
 from isobatch.learning.losses import policy_gradient
-from isobatch.networks.actor_critic import Policy, make_networks
+from isobatch.networks.actor_critic import Policy
+from isobatch.networks.initialization import make_networks
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 

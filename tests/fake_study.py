@@ -6,14 +6,15 @@ from tiny import tiny
 
 from isobatch.statistics.normalization import Range
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import FINAL, Question, answers
+from isobatch.studies.scores import FINAL
+from isobatch.studies.verdicts import Question, answers
 
 RATES = (1e-3, 1e-2)
 RANGES = {"Probe-ActionObserved": Range(-1, 1), "Probe-Delay": Range(0, 1)}
 HUGE = 1e38
 
 
-def grid(preset: str, long: int = 1) -> Grid:
+def grid(scale: str, long: int = 1) -> Grid:
     cells = [
         Cell(
             tiny(learning_rate=rate, num_steps=steps, total_timesteps=384 * long),
@@ -26,14 +27,14 @@ def grid(preset: str, long: int = 1) -> Grid:
     return Grid([*cells, Cell(other, {"learning_rate": RATES[0], "num_steps": 8})], 2)
 
 
-def long_grid(preset: str) -> Grid:
+def long_grid(scale: str) -> Grid:
     """Two parts, long enough to be killed in the middle of each."""
-    return Grid(grid(preset, long=60).cells[:4], 2)
+    return Grid(grid(scale, long=60).cells[:4], 2)
 
 
 def verdict(rows: list[Row]) -> list[str]:
     fast, slow = ({"learning_rate": rate} for rate in reversed(RATES))
-    return answers(rows, [Question("Fast less slow", FINAL, fast, slow)])
+    return answers(rows, [Question("Fast minus slow", FINAL, fast, slow)])
 
 
 STUDY = Study(

@@ -16,8 +16,9 @@ from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.policy_phase import Batch
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner
-from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
+from isobatch.networks.initialization import make_networks
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 

@@ -1,4 +1,4 @@
-"""A study that nobody trained: three environments, a ladder, long names, lost runs, and some without an episode."""
+"""A study that nobody trained: three environments, divided batches, long names, lost runs, some without an episode."""
 
 from pathlib import Path
 
@@ -7,11 +7,12 @@ import numpy as np
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 from isobatch.statistics.normalization import range_of
-from isobatch.studies.engine import parts_of
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.rows import CURVES, Diverged, Outcome, rows_of_cell
-from isobatch.studies.scores import FINAL, Question, answers
-from isobatch.studies.store import Results
+from isobatch.studies.runner import parts_of
+from isobatch.studies.scores import FINAL
+from isobatch.studies.study_directory import StudyDirectory
+from isobatch.studies.verdicts import Question, answers
 from isobatch.training.metrics import Table
 
 ENVS = ("CartPole-v1", "Acrobot-v1", "Breakout-MinAtar")
@@ -35,12 +36,12 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     small, large = {"divisor": 16, "rules": ALL}, {"divisor": 1}
-    return answers(rows, [Question("The smallest batch less the largest", FINAL, small, large)])
+    return answers(rows, [Question("The smallest batch minus the largest", FINAL, small, large)])
 
 
 STUDY = Study(
     "made-up", "Learning does not depend on the batch size <if all rules hold>.", grid, verdict,
-    pictures="rules", everywhere={"rules": ALL, "divisor": 1}, ladder="divisor",
+    pictures="rules", everywhere={"rules": ALL, "divisor": 1}, divisor="divisor",
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def outcome_of(cell: Cell) -> Outcome:
 def write_study(path: Path, without: int = 0, study: Study = STUDY) -> Path:
     """The files of the study, `without` its last parts: as if they were not finished yet."""
     made = study.grid("quick")
-    results, parts = Results.begin(path, study.name, "quick", made), parts_of(made)
+    results, parts = StudyDirectory.begin(path, study.name, "quick", made), parts_of(made)
     for cells in parts[: len(parts) - without]:
         outcomes = [outcome_of(cell) for cell in cells]
         rows = [

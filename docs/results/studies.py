@@ -1,4 +1,4 @@
-"""Run the laptop preset of every study and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
+"""Run every study at laptop scale and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
 
     python docs/results/studies.py [--only NAME] [--out runs]
 
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from isobatch.studies.summary import COLUMNS
+from isobatch.studies.summary_table import COLUMNS
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
@@ -41,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     for name in [args.only] if args.only else PICTURES:
         path = args.out / f"study-{name}-laptop"
-        words = ["isobatch", "study", "run", name, "--preset", "laptop", "--out", str(path), "--json"]
+        words = ["isobatch", "study", "run", name, "--scale", "laptop", "--out", str(path), "--json"]
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
         write_page(name, path, json.loads(done.stdout))
 
@@ -61,7 +61,7 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
         minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
     lines = [
-        f"`isobatch study run {name} --preset laptop`: {report['cells']} settings x {report['seeds']} seeds, "
+        f"`isobatch study run {name} --scale laptop`: {report['cells']} settings x {report['seeds']} seeds, "
         f"{report['env_steps'] / 1e6:.0f} million environment steps, {minutes:.0f} minutes of training and compilation "
         f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}.",
         "",

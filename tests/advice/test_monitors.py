@@ -14,9 +14,9 @@ from isobatch.advice.monitors import (
     ADVANTAGE_STD,
     CLIPFRAC,
     EWMA_STD,
-    EXPLAINED,
+    EXPLAINED_VARIANCE,
     KL,
-    RATE,
+    LEARNING_RATE,
     clip_fraction,
     monitor,
     recent,
@@ -31,7 +31,7 @@ SEVERAL = ONE.replace(update_epochs=4)
 
 
 def table(**columns: float | list[float]) -> dict[str, list[float]]:
-    names = {"clip": CLIPFRAC, "kl": KL, "std": ADVANTAGE_STD, "ev": EXPLAINED}
+    names = {"clip": CLIPFRAC, "kl": KL, "std": ADVANTAGE_STD, "ev": EXPLAINED_VARIANCE}
     return {names[k]: v if isinstance(v, list) else [v] * 20 for k, v in columns.items()}
 
 
@@ -135,7 +135,7 @@ def test_only_the_last_quarter_counts() -> None:
 
 def test_rows_of_an_annealed_learning_rate_are_left_out() -> None:
     """A rate that has fallen to zero clips nothing; that is no reason to change the proximal policy."""
-    metrics = table(clip=[0.05] * 10 + [0.0] * 10) | {RATE: [1e-3 * (1 - k / 20) for k in range(20)]}
+    metrics = table(clip=[0.05] * 10 + [0.0] * 10) | {LEARNING_RATE: [1e-3 * (1 - k / 20) for k in range(20)]}
     assert found(metrics, ONE, "clip-fraction").status == "warn"
     assert found(metrics, ONE.replace(lr_schedule="linear"), "clip-fraction").status == "pass"
 

@@ -13,8 +13,9 @@ import pytest
 from isobatch.envs.host_interface import episode_seed
 from isobatch.envs.registry import environment_of
 from isobatch.learning.policy_phase import prepare, total_loss
-from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Categorical
+from isobatch.networks.initialization import make_networks
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.collector import Actor, Collector
 from isobatch.rollouts.host_rollout import PolicyOutput, ProcessedRollout, host_carry, process, replaced, value

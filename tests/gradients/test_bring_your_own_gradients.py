@@ -14,7 +14,7 @@ from isobatch.envs.spaces import Discrete
 from isobatch.gradients.layout import Layout, gram_of
 from isobatch.laboratory.gram import gram
 from isobatch.learning.losses import policy_gradient
-from isobatch.networks.actor_critic import make_networks
+from isobatch.networks.initialization import make_networks
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: nothing to bring gradients from")
 EXAMPLE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "bring_your_own_gradients.py"))

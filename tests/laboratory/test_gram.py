@@ -24,7 +24,9 @@ from isobatch.laboratory.layers import Losses
 from isobatch.laboratory.per_sample import mean_gradient, per_sample_gradients
 from isobatch.laboratory.projection import project, projected_gram
 from isobatch.learning.losses import clipped, policy_gradient, value_loss
-from isobatch.networks.actor_critic import ActorCritic, Dense, make_networks
+from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.initialization import make_networks
+from isobatch.networks.layers import Dense
 
 SAMPLES = 7
 TWO = Box((2,), (-1.0, -1.0), (1.0, 1.0))

@@ -19,8 +19,10 @@ from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.policy_phase import Batch, gradient_step, optimize, prepare, total_loss
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner
-from isobatch.networks.actor_critic import ActorCritic, Dense, Policy, Torso
+from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.layers import Dense
 from isobatch.networks.moments import Moments, RewardScale
+from isobatch.networks.torso import Torso
 from isobatch.settings.config import Config
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isobatch.networks import convolutions
-from isobatch.networks.actor_critic import Conv
+from isobatch.networks.layers import Conv
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -25,12 +25,12 @@ def theirs(weight: jax.Array, images: jax.Array, stride: int, padding: int) -> j
 
 
 @pytest.mark.parametrize(("size", "stride", "padding"), SHAPES)
-@pytest.mark.parametrize("way", ["rows", "in turn", "plain"])
-def test_value_and_gradients_are_those_of_the_library(monkeypatch, way, size, stride, padding):
+@pytest.mark.parametrize("method", ["rows", "in turn", "plain"])
+def test_value_and_gradients_are_those_of_the_library(monkeypatch, method, size, stride, padding):
     """Two seeds, each with weights of its own; six images, of which two have room in the cache."""
-    monkeypatch.setattr(convolutions, "MANY", 2**60 if way == "rows" else 0)
-    monkeypatch.setattr(convolutions, "CACHED", 2 * 9 * 8 * size**2 * 3)
-    if way == "plain":
+    monkeypatch.setattr(convolutions, "MATMUL_NUMBERS", 2**60 if method == "rows" else 0)
+    monkeypatch.setattr(convolutions, "CACHED_NUMBERS", 2 * 9 * 8 * size**2 * 3)
+    if method == "plain":
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     weights, images = (jnp.asarray(rng.normal(size=shape)) for shape in ((2, size, size, 3, 4), (2, 6, 9, 8, 3)))
     ours, expected = (
@@ -49,7 +49,7 @@ def test_seeds_may_share_what_they_look_at():
 
 
 def test_a_number_of_images_that_nothing_divides_is_no_problem(monkeypatch):
-    monkeypatch.setattr(convolutions, "CACHED", 3 * 5 * 5 * 9 * 2)
+    monkeypatch.setattr(convolutions, "CACHED_NUMBERS", 3 * 5 * 5 * 9 * 2)
     weight, images = jnp.asarray(rng.normal(size=(3, 3, 2, 4))), jnp.asarray(rng.normal(size=(7, 5, 5, 2)))
     ours = jax.grad(lambda w: jnp.sum(convolutions.convolve(1, 1, images, w) ** 2))(weight)
     expected = jax.grad(lambda w: jnp.sum(convolutions._plain(1, 1, images, w) ** 2))(weight)

@@ -11,8 +11,11 @@ from isobatch.envs.interface import Environment
 from isobatch.envs.probes import Probe
 from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Box, Discrete
-from isobatch.networks.actor_critic import ActorCritic, Dense, Policy, Torso, make_networks
+from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.initialization import make_networks
+from isobatch.networks.layers import Dense
 from isobatch.networks.moments import Moments
+from isobatch.networks.torso import Torso
 from isobatch.rollouts.jax_rollout import collect, start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment, complete_episodes
 from isobatch.settings.config import Config

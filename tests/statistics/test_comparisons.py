@@ -1,106 +1,21 @@
-"""Normalized returns, aggregates over environments and seeds, tests between them, and gaps over a ladder."""
+"""Differences, probabilities of improvement and stratified tests, by hand, by enumeration and against SciPy."""
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable
 from itertools import combinations, product
-from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 from scipy import stats
+from some_scores import OTHER, UNEQUAL
 
-from isobatch.envs.registry import env_ids, make_env
 from isobatch.errors import UsageError
-from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import bonferroni, difference, probability_of_improvement, van_elteren
-from isobatch.statistics.gaps import gap, gaps
-from isobatch.statistics.normalization import FIRST_EIGHT, LAST_EIGHT, OTHERS, PROCGEN_HARD, Range, normalize, range_of
-from isobatch.statistics.tests import aggregate, contrast, interquartile_mean, optimality_gap, score_table, summarize
 
-RNG = np.random.default_rng(0)
-UNEQUAL = {"a": RNG.normal(0, 1, 5), "b": RNG.normal(2, 2, 3), "c": RNG.normal(-1, 1, 6)}
-OTHER = {"a": RNG.normal(0.5, 1, 4), "b": RNG.normal(2, 2, 5), "c": RNG.normal(-1, 1, 2)}
 TIED = {"a": np.array([1.0, 2, 2, 5]), "b": np.array([3.0, 3, 4])}
+
+
 TIED_OTHER = {"a": np.array([2.0, 2, 0]), "b": np.array([3.0, 1, 4, 1])}
-
-
-def test_procgen_by_hand() -> None:
-    """bigfish 0 to 40; fruitbot -.5 to 27.2: 13.35 is half way; coinrun 5 to 10."""
-    assert normalize("bigfish", 20) == 0.5
-    np.testing.assert_allclose(normalize("fruitbot", [-0.5, 13.35, 27.2]), [0, 0.5, 1])
-    np.testing.assert_allclose(normalize("coinrun", [0, 7.5, 10]), [-1, 0.5, 1])
-    assert range_of("BigfishHard-v0") == range_of("bigfish")
-    assert len(PROCGEN_HARD) == 16
-    assert FIRST_EIGHT == ("coinrun", "starpilot", "caveflyer", "dodgeball", "fruitbot", "chaser", "miner", "jumper")
-    assert {*FIRST_EIGHT, *LAST_EIGHT} == set(PROCGEN_HARD)
-
-
-def test_other_environments_and_given_ranges() -> None:
-    assert set(OTHERS) <= set(env_ids())
-    assert all("random actions" in found.source for found in OTHERS.values())
-    assert normalize("CartPole-v1", 500) == 1
-    assert normalize("Probe-Delay", 3, {"Probe-Delay": Range(1, 5, "by hand")}) == 0.5
-    assert normalize("bigfish", 20, {"bigfish": Range(0, 20)}) == 1
-
-
-def test_refused_ranges() -> None:
-    with pytest.raises(UsageError, match=r"'Probe-Delay' has no return range: give one as ranges=\{'Probe-Delay'"):
-        normalize("Probe-Delay", 1)
-    with pytest.raises(UsageError, match="did you mean bigfish"):
-        normalize("bigfsh", 1)
-    for low, high in ((1, 1), (2, 1), (float("nan"), 1)):
-        with pytest.raises(UsageError, match="two finite returns with low < high"):
-            Range(low, high)
-
-
-def test_random_returns_are_those_measured() -> None:
-    """The committed script on one environment: the table holds what it prints, to within 4 standard errors."""
-    path = Path(__file__).parents[2] / "docs" / "results" / "random_returns.py"
-    spec = importlib.util.spec_from_file_location("random_returns", path)
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    returns, lengths = script.play(make_env("CartPole-v1"), 256, jax.random.key(1))
-    np.testing.assert_array_equal(returns, lengths)
-    assert abs(np.mean(returns) - OTHERS["CartPole-v1"].low) < 4 * np.std(returns) / 256**0.5
-
-
-def test_interquartile_mean_by_sorting() -> None:
-    runs = sorted(x for values in UNEQUAL.values() for x in values)
-    middle = runs[len(runs) // 4 : len(runs) - len(runs) // 4]
-    assert len(middle) == 8
-    assert interquartile_mean(UNEQUAL).value == pytest.approx(sum(middle) / len(middle))
-
-
-def test_aggregates_by_hand() -> None:
-    """Means 2, 4 and 9: their mean 5, median 4. Short of 5: 4, 2, 1, 1 and 0 four times over 8 runs: 1."""
-    scores = {"a": [1, 3], "b": [4, 4], "c": [5, 9, 9, 13]}
-    found = aggregate(scores, target=5)
-    assert (found.mean.value, found.median.value) == pytest.approx((5, 4))
-    assert found.optimality_gap.value == pytest.approx(1)
-    assert found.interquartile_mean.value == pytest.approx((4 + 4 + 5 + 9) / 4)
-    assert found.error == pytest.approx((2 / 2 + 0 + (32 / 3) / 4) ** 0.5 / 3)
-
-
-def test_summaries_by_hand() -> None:
-    """1, 2, 6: mean 3, variance (4 + 1 + 9)/2 = 7; 97.5 % of Student's t with 2 degrees lie below 4.30265."""
-    found = summarize({"a": [1, 2, 6], "b": [5, 5]})
-    assert (found["a"].deviation, found["a"].error, found["a"].seeds) == pytest.approx((7**0.5, (7 / 3) ** 0.5, 3))
-    assert found["a"].mean.value == 3
-    mean = found["a"].mean
-    assert (mean.high - mean.low) / 2 == pytest.approx(4.30265 * (7 / 3) ** 0.5, rel=1e-5)
-    assert found["b"].mean == Estimate(5, 5, 5)
-
-
-def test_arrays_are_environments_by_seeds() -> None:
-    array = RNG.standard_normal((3, 4))
-    named = {str(e): array[e] for e in range(3)}
-    assert aggregate(array) == aggregate(named)
-    assert list(score_table(array)) == ["0", "1", "2"]
 
 
 def test_differences_are_welchs() -> None:
@@ -200,106 +115,3 @@ def test_bonferroni_by_hand() -> None:
             bonferroni(p_values, level)
     with pytest.raises(UsageError, match=r"p_values\['a'\] = nan"):
         bonferroni({"a": float("nan")})
-
-
-def test_gap_by_hand() -> None:
-    """Means over two environments: (1 + 3)/2, (2 + 2)/2 and (5 + 1)/2, so 2, 2 and 3: a gap of 1."""
-    ladder = {"1": {"a": [0, 2], "b": [3, 3]}, "4": {"b": [2, 2], "a": [2, 2]}, "16": {"a": [4, 6], "b": [0, 1, 2]}}
-    found = gap(ladder)
-    assert found.value.value == pytest.approx(1)
-    assert found.means == pytest.approx({"1": 2, "4": 2, "16": 3})
-    assert gaps(ladder)["a"].value.value == pytest.approx(4)
-    assert gaps(ladder)["b"].value.value == pytest.approx(2)
-
-
-def test_gap_by_chance_equals_enumeration() -> None:
-    """Two rungs of two seeds, 0 1 and 2 3: of 6 splits 2 give a gap of 2, 2 of 1 and 2 of 0."""
-    found = gap({"1": {"a": [0, 1]}, "4": {"a": [2, 3]}}, permutations=20000)
-    assert found.value.value == 2
-    assert found.by_chance.value == pytest.approx(1, abs=0.03)
-    assert found.p == pytest.approx(1 / 3, abs=0.02)
-
-
-def test_gap_of_alike_and_of_unlike_rungs() -> None:
-    """Alike rungs: the gap is positive, yet no larger than chance gives; a rung apart shows."""
-    rng = np.random.default_rng(3)
-    alike = [gap({str(r): rng.standard_normal((3, 4)) for r in range(4)}, 0, 200) for _ in range(200)]
-    assert np.mean([found.value.value for found in alike]) == pytest.approx(
-        np.mean([found.by_chance.value for found in alike]), rel=0.1
-    )
-    assert 0.01 < np.mean([found.p <= 0.05 for found in alike]) < 0.1
-    unlike = gap({str(r): rng.standard_normal((3, 4)) + 5 * (r == 3) for r in range(4)})
-    assert unlike.value.low > unlike.by_chance.high
-    assert unlike.p < 0.01
-
-
-def covered(interval: Callable[[np.random.Generator], Estimate], truth: float, seed: int = 4) -> float:
-    """How often the interval of 200 simulations holds the truth."""
-    rng = np.random.default_rng(seed)
-    found = [interval(rng) for _ in range(200)]
-    return float(np.mean([estimate.low <= truth <= estimate.high for estimate in found]))
-
-
-def test_intervals_cover() -> None:
-    centers = np.array([[-1.0], [0.0], [0.0], [1.0]])
-    rungs = {"1": 0.0, "4": 0.5, "16": 1.0}
-
-    def normals(rng: np.random.Generator, seeds: int = 8, shift: float = 0.0) -> np.ndarray:
-        return rng.normal(centers + shift, 1, (4, seeds))
-
-    def ladder(rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {rung: rng.normal(mean, 0.2, (2, 8)) for rung, mean in rungs.items()}
-
-    cases: list[tuple[Callable[[np.random.Generator], Estimate], float]] = [
-        (lambda rng: interquartile_mean(normals(rng), 300), 0.0),
-        (lambda rng: aggregate(normals(rng), 0).mean, 0.0),
-        (lambda rng: summarize(normals(rng, 3))["0"].mean, -1.0),
-        (lambda rng: optimality_gap(normals(rng)[1:3], 0.0, 300), (2 * np.pi) ** -0.5),
-        (lambda rng: difference(normals(rng, 3, 2.0), normals(rng, 4))[1].value, 2.0),
-        (lambda rng: probability_of_improvement(normals(rng, 8, 0.5), normals(rng), 300), stats.norm.cdf(0.5**1.5)),
-        (lambda rng: gap(ladder(rng), 300, 1).value, 1.0),
-    ]
-    for number, (interval, truth) in enumerate(cases):
-        assert 0.85 <= covered(interval, truth) <= 1.0, f"case {number}"
-
-
-def test_same_seed_same_numbers() -> None:
-    ladder = {"1": UNEQUAL, "4": OTHER}
-    assert aggregate(UNEQUAL, seed=1) == aggregate(UNEQUAL, seed=1)
-    assert aggregate(UNEQUAL, seed=1) != aggregate(UNEQUAL, seed=2)
-    assert probability_of_improvement(UNEQUAL, OTHER, seed=1) == probability_of_improvement(UNEQUAL, OTHER, seed=1)
-    assert gap(ladder, seed=1) == gap(ladder, seed=1)
-    assert gap(ladder, seed=1) != gap(ladder, seed=2)
-
-
-def test_no_interval_from_too_few_seeds() -> None:
-    """2 seeds redraw in 3 ways, 4 in C(7,4) = 35, which is enough."""
-    assert np.isnan(interquartile_mean({"a": [1, 2]}).low)
-    assert np.isfinite(interquartile_mean({"a": [1, 2, 3, 4]}).low)
-    assert np.isnan(interquartile_mean({"a": [1, 2, 3, 4]}, resamples=0).low)
-
-
-def test_equal_scores_need_no_care() -> None:
-    nothing = contrast([(0.5, np.full(3, 0.1)), (0.5, np.full(3, 0.1))])[0]
-    assert nothing.high - nothing.low == pytest.approx(0, abs=1e-15)
-    perfect = {"a": np.full(4, 500.0), "b": np.full(4, 500.0)}
-    assert aggregate(perfect).interquartile_mean == Estimate(500, 500, 500)
-    assert gap({"1": perfect, "4": perfect}).p == 1
-
-
-def test_refused_scores() -> None:
-    with pytest.raises(UsageError, match="scores is empty"):
-        aggregate({})
-    for scores in ({"a": [1.0]}, {"a": []}, np.zeros((2, 1)), np.zeros(3), {"a": np.zeros((2, 2))}):
-        with pytest.raises(UsageError, match="each of at least 2 seeds"):
-            interquartile_mean(scores)
-    with pytest.raises(UsageError, match=r"'a' holds .*diverged"):
-        summarize({"a": [1.0, float("nan")]})
-    with pytest.raises(UsageError, match=r"y differs in the environments \['b', 'c'\]"):
-        van_elteren({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "c": [1, 2]})
-    with pytest.raises(UsageError, match=r"rung '4' differs in the environments \['b'\]"):
-        gap({"1": {"a": [1, 2]}, "4": {"a": [1, 2], "b": [1, 2]}})
-    with pytest.raises(UsageError, match="at least 2 rungs"):
-        gap({"1": {"a": [1, 2]}})
-    with pytest.raises(UsageError, match="permutations = 0"):
-        gap({"1": {"a": [1, 2]}, "4": {"a": [1, 2]}}, permutations=0)

@@ -20,20 +20,20 @@ from isobatch.settings.config import Config
 Metrics = Mapping[str, Any]  # name -> a sequence of floats
 
 CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
-EXPLAINED, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
+EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
 EWMA_STD = "advantages/ewma_std"
-RATE = "charts/learning_rate"
+LEARNING_RATE = "charts/learning_rate"
 
 PAPER = "Hilton 2021, section 6.2"
 LOW_CLIP = 0.01 / 2  # "much less than 1 %" of the ratios clipped
 TARGET_CLIP = 0.01
 HIGH_CLIP = {False: 0.10, True: 0.20}  # by whether there are several policy epochs
 GUIDE_CLIP = (0.10, 0.30)  # what a guide in circulation calls healthy
-SWING = 10.0
+LARGE_SWING = 10.0
 HIGH_KL, TARGET_KL = 0.05, 0.02
-NEAR = 16  # rows within which a rise and a fall make a swing
-LAST = 0.25  # share of the rows, at the end, that counts
-LEAST_ROWS = 4
+SWING_ROWS = 16  # rows within which a rise and a fall make a swing
+RECENT_SHARE = 0.25  # share of the rows, at the end, that counts
+FEWEST_ROWS = 4
 
 
 def clip_fraction(metrics: Metrics, config: Config) -> Finding:
@@ -89,17 +89,23 @@ def advantage_swings(metrics: Metrics, config: Config) -> Finding:
     if config.advantage_norm == "none":
         return Finding(name, "note", "advantage standard deviation: advantages are not normalized.", PAPER)
     column = EWMA_STD if config.advantage_norm == "ewma" and EWMA_STD in metrics else ADVANTAGE_STD
-    swings = [swing(rows[i : i + NEAR]) for rows in _by_seed(metrics, column) for i in range(0, len(rows), NEAR // 2)]
+    swings = [
+        swing(rows[i : i + SWING_ROWS])
+        for rows in _by_seed(metrics, column)
+        for i in range(0, len(rows), SWING_ROWS // 2)
+    ]
     if not swings:
         return Finding(name, "note", "advantage standard deviation: not measured.", PAPER)
     worst = max(swings)
-    text = f"the advantage standard deviation moves up and down by a factor of {worst:.3g}; {SWING:g} is too much."
+    text = (
+        f"the advantage standard deviation moves up and down by a factor of {worst:.3g}; {LARGE_SWING:g} is too much."
+    )
     decay = advantage_decay(config)
-    new = span_times(decay, 4 * math.log10(max(worst, SWING)) ** 2)
+    new = span_times(decay, 4 * math.log10(max(worst, LARGE_SWING)) ** 2)
     changes = [Suggestion("adv_norm_decay", decay, new)]
     if config.advantage_norm != "ewma":
         changes.insert(0, Suggestion("advantage_norm", config.advantage_norm, "ewma"))
-    return verdict(name, worst < SWING, text, PAPER, *changes)
+    return verdict(name, worst < LARGE_SWING, text, PAPER, *changes)
 
 
 def swing(values: Sequence[float]) -> float:
@@ -120,7 +126,7 @@ def explained_variance(metrics: Metrics, config: Config) -> Finding:
     The suggestion goes half of the way to lambda = 1, where advantages lean on the values least.
     """
     name, source = "explained-variance", "by definition"
-    share = recent(metrics, EXPLAINED, config)
+    share = recent(metrics, EXPLAINED_VARIANCE, config)
     if share is None:
         return Finding(name, "note", "explained variance: not measured.", source)
     text = (
@@ -153,7 +159,7 @@ def monitor(metrics: Metrics, config: Config) -> tuple[list[Finding], list[Confl
 
 
 def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict]:
-    found = {f.name: {s.field for s in f.suggestions} for f in findings}
+    changed = {f.name: {s.field for s in f.suggestions} for f in findings}
     result = []
     if share is not None:
         healthy = GUIDE_CLIP[0] <= share <= GUIDE_CLIP[1]
@@ -164,10 +170,10 @@ def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict
                 "the paper distils its bands from its experiments, the guide names none"
             )
             result.append(Conflict("clip-fraction", "clip fraction of 10% to 30%", why))
-    if "learning_rate" in found["clip-fraction"] and "learning_rate" in found["kl-per-iteration"]:
+    if "learning_rate" in changed["clip-fraction"] and "learning_rate" in changed["kl-per-iteration"]:
         why = "both ask for a lower learning rate; the clip fraction is the paper's own measure"
         result.append(Conflict("clip-fraction", "kl-per-iteration", why))
-    elif found["clip-fraction"] and "learning_rate" in found["kl-per-iteration"]:
+    elif changed["clip-fraction"] and "learning_rate" in changed["kl-per-iteration"]:
         why = "one change at a time, and the learning rate first: it matters most by far (section 6.2)"
         result.append(Conflict("kl-per-iteration", "clip-fraction", why))
     return result
@@ -182,15 +188,15 @@ def unspoken(findings: Iterable[Finding], spoken: frozenset[str]) -> tuple[list[
 def recent(metrics: Metrics, name: str, config: Config) -> float | None:
     """Mean of a metric over the last quarter of the rows of every seed, None if it was hardly measured."""
     seeds = _by_seed(_before_annealed(metrics, config), name)
-    means = [fmean(rows[-max(1, round(LAST * len(rows))) :]) for rows in seeds]
+    means = [fmean(rows[-max(1, round(RECENT_SHARE * len(rows))) :]) for rows in seeds]
     return fmean(means) if means else None
 
 
 def _before_annealed(metrics: Metrics, config: Config) -> Metrics:
     """The rows in which a falling learning rate is still at least half of what it was."""
-    if config.lr_schedule == "constant" or RATE not in metrics:
+    if config.lr_schedule == "constant" or LEARNING_RATE not in metrics:
         return metrics
-    kept = [i for i, rate in enumerate(metrics[RATE]) if rate >= config.hypers.learning_rate / 2]
+    kept = [i for i, rate in enumerate(metrics[LEARNING_RATE]) if rate >= config.hypers.learning_rate / 2]
     return {name: [rows[i] for i in kept] for name, rows in metrics.items()}
 
 
@@ -203,4 +209,4 @@ def _by_seed(metrics: Metrics, name: str) -> list[list[float]]:
     for seed, value in zip(seeds, metrics[name], strict=True):
         if math.isfinite(value):
             rows.setdefault(seed, []).append(float(value))
-    return [values for values in rows.values() if len(values) >= LEAST_ROWS]
+    return [values for values in rows.values() if len(values) >= FEWEST_ROWS]

@@ -19,13 +19,13 @@ GUIDE = "folklore: n_envs and n_steps guide"
 PAPER = "Hilton 2021, section 6.2"
 MEASURED = "measured: McCandlish 2018"
 
-COUNT = (4, 32)  # minibatches per rollout
-SIZE = (32, 256)  # samples per minibatch, to start with
-CONTINUOUS = (2_000, 10_000)  # samples per update
-REINFORCE = 1_000  # samples per update
-PER_ACTION = 10  # samples per minibatch for each action dimension
-LEAST_ENVS, LEAST_STEPS = 8, 64
-LEAST_ITERATIONS = 100  # our reading of "short enough not to stall updates", which gives no number
+MINIBATCH_COUNTS = (4, 32)  # minibatches per rollout
+MINIBATCH_SIZES = (32, 256)  # samples per minibatch, to start with
+CONTINUOUS_SAMPLES = (2_000, 10_000)  # samples per update
+REINFORCE_SAMPLES = 1_000  # samples per update
+SAMPLES_PER_ACTION = 10  # samples per minibatch for each action dimension
+FEWEST_ENVS, FEWEST_STEPS = 8, 64
+FEWEST_ITERATIONS = 100  # our reading of "short enough not to stall updates", which gives no number
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ def envs_fill_cores(config: Config, facts: Facts) -> Finding:
 
 
 def enough_envs(config: Config, facts: Facts) -> Finding:
-    n, text = config.num_envs, f"{config.num_envs} environments, at least {LEAST_ENVS} asked for."
-    return verdict("enough-envs", n >= LEAST_ENVS, text, GUIDE, Suggestion("num_envs", n, LEAST_ENVS))
+    n, text = config.num_envs, f"{config.num_envs} environments, at least {FEWEST_ENVS} asked for."
+    return verdict("enough-envs", n >= FEWEST_ENVS, text, GUIDE, Suggestion("num_envs", n, FEWEST_ENVS))
 
 
 def envs_for_throughput(config: Config, facts: Facts) -> Finding:
@@ -88,16 +88,16 @@ def credit_horizon(config: Config, facts: Facts) -> Finding:
 
 
 def rollout_length(config: Config, facts: Facts) -> Finding:
-    t, text = config.num_steps, f"n_steps {config.num_steps}, at least {LEAST_STEPS} to {2 * LEAST_STEPS} asked for."
-    return verdict("rollout-length", t >= LEAST_STEPS, text, GUIDE, Suggestion("num_steps", t, LEAST_STEPS))
+    t, text = config.num_steps, f"n_steps {config.num_steps}, at least {FEWEST_STEPS} to {2 * FEWEST_STEPS} asked for."
+    return verdict("rollout-length", t >= FEWEST_STEPS, text, GUIDE, Suggestion("num_steps", t, FEWEST_STEPS))
 
 
 def update_often(config: Config, facts: Facts) -> Finding:
     count = config.num_iterations
-    text = f"{count:,} iterations, at least {LEAST_ITERATIONS} so that n_steps does not stall updates (our reading)."
-    steps = max(1, config.total_timesteps // (LEAST_ITERATIONS * config.num_envs))
+    text = f"{count:,} iterations, at least {FEWEST_ITERATIONS} so that n_steps does not stall updates (our reading)."
+    steps = max(1, config.total_timesteps // (FEWEST_ITERATIONS * config.num_envs))
     change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
-    return verdict("update-often", count >= LEAST_ITERATIONS, text, FOLKLORE, change)
+    return verdict("update-often", count >= FEWEST_ITERATIONS, text, FOLKLORE, change)
 
 
 def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
@@ -109,7 +109,7 @@ def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
 
 
 def minibatch_count(config: Config, facts: Facts) -> Finding:
-    name, count, (low, high) = "minibatch-count", config.num_minibatches, COUNT
+    name, count, (low, high) = "minibatch-count", config.num_minibatches, MINIBATCH_COUNTS
     text = f"num_minibatches {count}: {low} to {high} per rollout are common."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient: no ratio corrects for them.", FOLKLORE)
@@ -121,11 +121,11 @@ def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
     text = f"num_minibatches {count}: at least 4 to 10 per epoch (8192 samples in 256s make 32)."
     if config.objective == "policy-gradient":
         return Finding(name, "note", f"{text} Not for policy-gradient.", FOLKLORE)
-    return verdict(name, count >= COUNT[0], text, FOLKLORE, recut(config, low=COUNT[0]))
+    return verdict(name, count >= MINIBATCH_COUNTS[0], text, FOLKLORE, recut(config, low=MINIBATCH_COUNTS[0]))
 
 
 def minibatch_size(config: Config, facts: Facts) -> Finding:
-    size, (low, high) = config.geometry.optimization_batch, SIZE
+    size, (low, high) = config.geometry.optimization_batch, MINIBATCH_SIZES
     text = f"{size:,} samples per minibatch, {low} to {high} to start with."
     change = recut(config, config.geometry.iteration_batch / high, config.geometry.iteration_batch / low)
     return verdict("minibatch-size", low <= size <= high, text, FOLKLORE, change)
@@ -134,10 +134,12 @@ def minibatch_size(config: Config, facts: Facts) -> Finding:
 def minibatch_for_actions(config: Config, facts: Facts) -> Finding:
     name, size = "minibatch-for-actions", config.geometry.optimization_batch
     if facts.action_dim is None:
-        text = f"minibatch >= {PER_ACTION} x action dimension: {size:,} samples do for up to {size // PER_ACTION}."
+        most = size // SAMPLES_PER_ACTION
+        text = f"minibatch >= {SAMPLES_PER_ACTION} x action dimension: {size:,} samples do for up to {most}."
         return Finding(name, "note", text, FOLKLORE)
-    least = PER_ACTION * facts.action_dim
-    text = f"{size:,} samples per minibatch, at least {PER_ACTION} x {facts.action_dim} actions = {least} asked for."
+    least = SAMPLES_PER_ACTION * facts.action_dim
+    product = f"{SAMPLES_PER_ACTION} x {facts.action_dim} actions = {least}"
+    text = f"{size:,} samples per minibatch, at least {product} asked for."
     return verdict(name, size >= least, text, FOLKLORE, recut(config, high=config.geometry.iteration_batch / least))
 
 
@@ -152,17 +154,17 @@ def mixed_minibatch(config: Config, facts: Facts) -> Finding:
     n, mixed = config.num_envs, envs_per_minibatch(config)
     text = f"environments with samples in a minibatch: about {mixed:.3g}, several asked for."
     shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
-    change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, LEAST_ENVS)
+    change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, FEWEST_ENVS)
     return verdict("mixed-minibatch", mixed >= 2, text, FOLKLORE, change)
 
 
 def reinforce_batch(config: Config, facts: Facts) -> Finding:
     name, size = "reinforce-batch", config.geometry.optimization_batch
-    text = f"{size:,} samples per update; REINFORCE wants at least {REINFORCE:,}."
+    text = f"{size:,} samples per update; REINFORCE wants at least {REINFORCE_SAMPLES:,}."
     if config.algo != "reinforce":
         return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
-    more = math.ceil(REINFORCE * config.num_minibatches / config.num_steps)
-    return verdict(name, size >= REINFORCE, text, FOLKLORE, Suggestion("num_envs", config.num_envs, more))
+    more = math.ceil(REINFORCE_SAMPLES * config.num_minibatches / config.num_steps)
+    return verdict(name, size >= REINFORCE_SAMPLES, text, FOLKLORE, Suggestion("num_envs", config.num_envs, more))
 
 
 def reinforce_baseline(config: Config, facts: Facts) -> Finding:
@@ -174,7 +176,7 @@ def reinforce_baseline(config: Config, facts: Facts) -> Finding:
 
 
 def continuous_control(config: Config, facts: Facts) -> Finding:
-    name, size, (low, high) = "continuous-control-batch", config.geometry.iteration_batch, CONTINUOUS
+    name, size, (low, high) = "continuous-control-batch", config.geometry.iteration_batch, CONTINUOUS_SAMPLES
     text = f"{size:,} samples per update; continuous control has {low:,} to {high:,}."
     if facts.continuous is not True:
         why = "Not for discrete actions." if facts.continuous is False else "Kind of actions not known."
@@ -242,25 +244,25 @@ CHECKS: tuple[Callable[[Config, Facts], Finding], ...] = (
 def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
     """Checks of this config that contradict each other, and which one to follow."""
     status = {f.name: f.status for f in findings}
-    found: list[Conflict] = []
+    disputes: list[Conflict] = []
     if status["critical-batch"] == "warn" and status["minibatch-count"] == "pass":
-        found.append(Conflict("critical-batch", "minibatch-count", "a measurement outranks a rule of thumb"))
+        disputes.append(Conflict("critical-batch", "minibatch-count", "a measurement outranks a rule of thumb"))
     elif status["minibatch-size"] == "warn" and status["critical-batch"] == "pass":
-        found.append(Conflict("critical-batch", "minibatch-size", "a measurement outranks a rule of thumb"))
+        disputes.append(Conflict("critical-batch", "minibatch-size", "a measurement outranks a rule of thumb"))
     elif status["minibatch-size"] == "warn" and status["reinforce-batch"] == "pass":
-        found.append(Conflict("reinforce-batch", "minibatch-size", "whole returns are too noisy for a small batch"))
+        disputes.append(Conflict("reinforce-batch", "minibatch-size", "whole returns are too noisy for a small batch"))
     elif status["minibatch-size"] == "warn" and status["minibatch-count"] == "pass":
-        low, high = COUNT[0] * SIZE[0], COUNT[1] * SIZE[1]
+        low, high = MINIBATCH_COUNTS[0] * MINIBATCH_SIZES[0], MINIBATCH_COUNTS[1] * MINIBATCH_SIZES[1]
         if not low <= config.geometry.iteration_batch <= high:
             why = (
                 f"no size meets both with {config.geometry.iteration_batch:,} samples; what bounds a minibatch is the "
                 "critical batch (section 3.1), not 256"
             )
-            found.append(Conflict("minibatch-count", "minibatch-size", why))
+            disputes.append(Conflict("minibatch-count", "minibatch-size", why))
     if status["rollout-length"] == "warn" and status["credit-horizon"] == "pass":
         why = "the horizon comes from this run's gamma and lambda, the least length knows neither"
-        found.append(Conflict("credit-horizon", "rollout-length", why))
-    return found
+        disputes.append(Conflict("credit-horizon", "rollout-length", why))
+    return disputes
 
 
 def check(config: Config, facts: Facts) -> tuple[list[Finding], list[Conflict]]:

@@ -14,8 +14,8 @@ from typing import Any
 from rich.text import Text
 
 from isobatch.advice import Advice, advise, known_facts
-from isobatch.advice.diagram import diagram
 from isobatch.advice.findings import Finding
+from isobatch.advice.geometry_text import diagram
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given_settings
 from isobatch.errors import UsageError
@@ -35,9 +35,9 @@ FACTS = {
 def add_flags(parser: Parser) -> None:
     parser.add_argument("run_dir", type=Path, nargs="?", metavar="RUN", help="directory of a run")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the geometry, .png .svg or .pdf")
-    for name, (kind, metavar, about) in FACTS.items():
+    for name, (kind, metavar, help_text) in FACTS.items():
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=_positive(name, kind), metavar=metavar, help=about)
+        parser.add_argument(flag, type=_positive(name, kind), metavar=metavar, help=help_text)
     parser.add_argument("--continuous", action=argparse.BooleanOptionalAction, help="actions are real numbers")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_config(parser)
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         facts["critical_batch"] = critical_batch(metrics)
     advice = advise(config, known_facts(config, **facts), metrics)
     if args.plot:
-        from isobatch.advice.geometry_drawing import plot_geometry
+        from isobatch.advice.geometry_figure import plot_geometry
 
         plot_geometry(config, args.plot)
     if args.json:

@@ -98,25 +98,25 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
 
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
-    """A function of what is done and of the part that is: a bar on a terminal, else a line for each thing and tenth."""
+    """A function of a label and the share that is done: a bar on a terminal, else a line for each label and tenth."""
     if quiet:
-        yield lambda what, done: None
+        yield lambda label, done: None
         return
     if not err.is_terminal:
         newest, shown = "", 0.0
 
-        def line(what: str, done: float) -> None:
+        def line(label: str, done: float) -> None:
             nonlocal newest, shown
-            if what != newest or done >= shown + 0.1:
-                newest, shown = what, done
-                say(f"{100 * done:3.0f} %  {what}")
+            if label != newest or done >= shown + 0.1:
+                newest, shown = label, done
+                say(f"{100 * done:3.0f} %  {label}")
 
         yield line
         return
     columns = (TextColumn("{task.percentage:3.0f} %"), BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
         task = bar.add_task("starting ...", total=1.0)
-        yield lambda what, done: bar.update(task, completed=done, description=what)
+        yield lambda label, done: bar.update(task, completed=done, description=label)
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.envs.gymnasium_backend import gymnasium_ids
     from isobatch.envs.registry import env_ids, make_env
 
-    found = {env_id: make_env(env_id) for env_id in env_ids()}
+    in_jax = {env_id: make_env(env_id) for env_id in env_ids()}
     gymnasium, envpool = gymnasium_ids(), envpool_ids()
     if args.json:
         console.print_json(
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
                         "action_space": str(env.action_space),
                         "max_steps": env.max_steps,
                     }
-                    for env_id, env in found.items()
+                    for env_id, env in in_jax.items()
                 ],
                 "gymnasium": [f"gymnasium/{env_id}" for env_id in gymnasium],
                 "envpool": [f"envpool/{env_id}" for env_id in envpool],
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     rows = [
         [env_id, " x ".join(map(str, env.obs_shape)), str(env.action_space), str(env.max_steps)]
-        for env_id, env in found.items()
+        for env_id, env in in_jax.items()
     ]
     console.out.print(console.table("written in JAX", ["id", "observation", "actions", "time limit"], rows))
     console.out.print(f"\ngymnasium/, and module:Id for ids that a module registers\n{', '.join(gymnasium)}")
-    there = ", ".join(envpool) or f"not installed: {INSTALL}"
-    console.out.print(f"\nenvpool/\n{there}", markup=False)
+    listing = ", ".join(envpool) or f"not installed: {INSTALL}"
+    console.out.print(f"\nenvpool/\n{listing}", markup=False)
     return 0

@@ -106,8 +106,8 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
     if args.video is None:
         return lambda: None
     from isobatch.policies.agent import Agent, learned_of
+    from isobatch.rendering.open_scene import open_scene
     from isobatch.rendering.scenes import frames
-    from isobatch.rendering.stage import open_scene
     from isobatch.rendering.video import check_video, record
 
     check_video(args.video)

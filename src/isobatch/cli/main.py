@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE + "\n".join(f"  {name:9} {about}" for name, about in COMMANDS.items()))
+        print(USAGE + "\n".join(f"  {name:9} {help_text}" for name, help_text in COMMANDS.items()))
         return 0
     if words[0] in ("-V", "--version"):
         from importlib.metadata import version

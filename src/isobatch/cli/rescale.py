@@ -39,9 +39,9 @@ SOURCES = {
 
 def add_flags(parser: Parser) -> None:
     group = parser.add_argument_group("what to change")
-    for name, about in TARGETS.items():
+    for name, help_text in TARGETS.items():
         flag = "--to-" + name.replace("_", "-")
-        group.add_argument(flag, dest=f"to_{name}", type=_number(f"to_{name}", int), metavar="N", help=about)
+        group.add_argument(flag, dest=f"to_{name}", type=_number(f"to_{name}", int), metavar="N", help=help_text)
     group.add_argument("--factor", type=_number("factor", float), metavar="C", help="divide both batches by this")
     group.add_argument(
         "--devices", type=_number("devices", int), metavar="N", help="devices before, for --to-devices [1]"
@@ -56,8 +56,8 @@ def add_flags(parser: Parser) -> None:
         help="critical batch size, or the directory of a run that measured it with --noise-scale",
     )
     group = parser.add_argument_group("other libraries")
-    for name, (metavar, about) in SOURCES.items():
-        group.add_argument(f"--from-{name}", dest=f"from_{name}", metavar=metavar, help=f"read {about}")
+    for name, (metavar, help_text) in SOURCES.items():
+        group.add_argument(f"--from-{name}", dest=f"from_{name}", metavar=metavar, help=f"read {help_text}")
     group.add_argument("--as", dest="library", metavar="NAME", help=f"write as one of {', '.join(SOURCES)}")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the new settings into this file")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -65,7 +65,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    source = foreign_from(args)
+    source = library_settings_from(args)
     if args.devices is not None and args.to_devices is None:
         raise UsageError(f"--devices {args.devices} says how many there were: add --to-devices, or leave it out.")
     result = rescale(
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         write_file(args.out, text)
     if args.json:
-        console.print_json(result.to_json() | (_foreign_json(answer) if answer else {}))
+        console.print_json(result.to_json() | (_library_json(answer) if answer else {}))
         return 0
     show(result)
     if answer:
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def foreign_from(args: argparse.Namespace) -> Any:
+def library_settings_from(args: argparse.Namespace) -> Any:
     """The settings of another library, if some were named; flags override them."""
     named = [name for name in SOURCES if getattr(args, f"from_{name}") is not None]
     if not named:
@@ -102,7 +102,7 @@ def foreign_from(args: argparse.Namespace) -> Any:
     for flag in ("config", "preset", "stale_objective"):
         if getattr(args, flag, None) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
-    from isobatch import interop as foreign
+    from isobatch import interop
 
     name, source = named[0], getattr(args, f"from_{named[0]}")
     text = source if name == "cleanrl" else read_text(Path(source), f"--from-{name}")
@@ -114,7 +114,7 @@ def foreign_from(args: argparse.Namespace) -> Any:
     if algo is None:
         raise UsageError(f"--from-zoo {source!r} does not say the algorithm: add --algo ppo or --algo a2c.")
     try:
-        return foreign.read(foreign.library(name), text, env=env, algo=algo, overrides=overrides)
+        return interop.read(interop.library(name), text, env=env, algo=algo, overrides=overrides)
     except UsageError as error:
         raise UsageError(f"--from-{name} {source!r}: {error}") from None
 
@@ -123,9 +123,9 @@ def answer_in(name: str | None, after: Config, source: Any) -> Any:
     """The answer in the words of a library: the one asked for, or else the one that the settings came from."""
     if name is None and source is None:
         return None
-    from isobatch import interop as foreign
+    from isobatch import interop
 
-    return foreign.answer(after, source, foreign.library(name) if name else source.library)
+    return interop.answer(after, source, interop.library(name) if name else source.library)
 
 
 def show(result: Rescaled) -> None:
@@ -159,14 +159,14 @@ def show_answer(answer: Any) -> None:
     out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
     out.print(answer.text.rstrip("\n"), markup=False)
     values = [f"{name}={_shown(value)}" for name, value in answer.unsaid.items()]
-    for about, words in (
+    for heading, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
         (f"not said above, {title} has no setting for it", values),
     ):
         if words:
             out.print()
-            out.print(console.bullet(", ".join(words), f"{about}: "))
+            out.print(console.bullet(", ".join(words), f"{heading}: "))
 
 
 def held(result: Rescaled) -> list[str]:
@@ -185,7 +185,7 @@ def held(result: Rescaled) -> list[str]:
     return same
 
 
-def _foreign_json(answer: Any) -> dict[str, Any]:
+def _library_json(answer: Any) -> dict[str, Any]:
     names = ("settings", "kept", "left_behind", "unsaid")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 

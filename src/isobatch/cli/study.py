@@ -1,7 +1,7 @@
-"""Claims as experiments: list them, run one, or make its tables, pictures and page anew.
+"""Claims as experiments: list them, run one, or make its tables, figures and page anew.
 
 isobatch study list
-isobatch study run NAME --preset quick|laptop|paper
+isobatch study run NAME --scale quick|laptop|paper
 isobatch study report DIR
 
 A study that was interrupted goes on where it stopped: give the same command again.
@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError, near_matches
+
+if TYPE_CHECKING:
+    from isobatch.studies.grid import GridSizes
 
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("action", metavar="list|run|report", help="what to do")
-    parser.add_argument("what", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
-    parser.add_argument("--preset", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
+    parser.add_argument("target", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
+    parser.add_argument("--scale", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
+    parser.add_argument("--preset", help=argparse.SUPPRESS)
     parser.add_argument(
         "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-PRESET)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-SCALE)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -36,31 +40,31 @@ def run(args: argparse.Namespace) -> int:
     if args.action not in ACTIONS:
         hint = near_matches(args.action, ACTIONS) or f"; use {', '.join(ACTIONS)}."
         raise UsageError(f"action {args.action!r} is unknown{hint}")
-    if ACTIONS[args.action] and args.what is None:
+    if ACTIONS[args.action] and args.target is None:
         raise UsageError(f"`isobatch study {args.action}` needs {ACTIONS[args.action]}.")
-    if not ACTIONS[args.action] and args.what is not None:
-        raise UsageError(f"`isobatch study list` takes no name, but {args.what!r} was given: leave it out.")
+    if not ACTIONS[args.action] and args.target is not None:
+        raise UsageError(f"`isobatch study list` takes no name, but {args.target!r} was given: leave it out.")
+    if args.preset is not None:
+        raise UsageError(f"--preset names published settings: for the size of a study use --scale {args.preset}.")
     return {"list": _list, "run": _run, "report": _report}[args.action](args)
 
 
 def _list(args: argparse.Namespace) -> int:
     from isobatch.studies.claims import STUDIES
-    from isobatch.studies.grid import PRESETS
+    from isobatch.studies.grid import SCALES
 
-    found: list[dict[str, Any]] = [
-        {"name": study.name, "claim": study.claim, **{preset: study.grid(preset).sizes() for preset in PRESETS}}
-        for study in STUDIES.values()
-    ]
+    sizes = {study.name: {scale: study.grid(scale).sizes() for scale in SCALES} for study in STUDIES.values()}
     if args.json:
-        console.print_json({"studies": found})
+        studies = [{"name": name, "claim": study.claim, **sizes[name]} for name, study in STUDIES.items()]
+        console.print_json({"studies": studies})
         return 0
-    console.out.print("settings x seeds, and environment steps of all of them, for each preset\n")
-    rows = [[each["name"], *(_size(each[preset]) for preset in PRESETS), each["claim"]] for each in found]
-    console.out.print(console.text_table(["study", *PRESETS, "claim"], rows))
+    console.out.print("settings x seeds, and environment steps of all of them, at each scale\n")
+    rows = [[name, *map(_size, sizes[name].values()), study.claim] for name, study in STUDIES.items()]
+    console.out.print(console.text_table(["study", *SCALES, "claim"], rows))
     return 0
 
 
-def _size(sizes: dict[str, Any]) -> str:
+def _size(sizes: GridSizes) -> str:
     steps = sizes["env_steps"]
     short = f"{steps / 1e9:.0f}G" if steps >= 1e9 else f"{steps / 1e6:.0f}M"
     return f"{sizes['cells']} x {sizes['seeds']}, {short}"
@@ -68,21 +72,21 @@ def _size(sizes: dict[str, Any]) -> str:
 
 def _run(args: argparse.Namespace) -> int:
     from isobatch.studies.claims import study_of
-    from isobatch.studies.grid import check_preset, on_environments
+    from isobatch.studies.grid import check_scale, on_environments
 
-    study = study_of(args.what)
-    check_preset(args.preset)
-    name = f"study-{study.name}-{args.preset}"
+    study = study_of(args.target)
+    check_scale(args.scale)
+    name = f"study-{study.name}-{args.scale}"
     if args.envs:
         envs = [word.strip() for word in args.envs.split(",")]
         study = on_environments(study, envs)
         name = "-".join([name, *envs]).replace("/", "-")
     out = args.out or Path("runs") / name
-    from isobatch.studies.engine import run_study
+    from isobatch.studies.runner import run_study
 
     try:
         with console.progress_bar(args.quiet) as watch:
-            run_study(study, args.preset, out, watch)
+            run_study(study, args.scale, out, watch)
     except KeyboardInterrupt:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130
@@ -90,19 +94,19 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    return show(Path(args.what), args.json)
+    return show(Path(args.target), args.json)
 
 
 def show(path: Path, as_json: bool) -> int:
     """Tables, verdict, pictures and page of what is on disk."""
     from isobatch.studies.report import make_report
-    from isobatch.studies.summary import COLUMNS
+    from isobatch.studies.summary_table import COLUMNS
 
     report = make_report(path)
     if as_json:
-        console.print_json(report)
+        console.print_json(dict(report))
         return 0
-    console.out.print(f"\n[bold]{report['study']}[/] ({report['preset']}): ", end="")
+    console.out.print(f"\n[bold]{report['study']}[/] ({report['scale']}): ", end="")
     console.out.print(report["claim"], markup=False)
     for env in dict.fromkeys(line["env"] for line in report["table"]):
         lines = [line["cells"] for line in report["table"] if line["env"] == env]

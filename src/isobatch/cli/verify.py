@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
         table, numbers = read_metrics(runs[0]), parameter_total(runs[0])
     compared = len(table["seed"]) * (len(table) - 3)
     if args.json:
-        found = {"identical": difference is None, "first_difference": difference}
-        console.print_json(found | {"metrics_compared": compared, "state_numbers_compared": numbers})
+        verdict = {"identical": difference is None, "first_difference": difference}
+        console.print_json(verdict | {"metrics_compared": compared, "state_numbers_compared": numbers})
     elif difference is None:
         console.out.print(
             f"identical: {compared:,} metric values and {numbers:,} numbers of the final state, "

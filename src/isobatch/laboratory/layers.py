@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax.extend.core import get_opaque_trace_state
 from jaxtyping import Array, Float
 
-from isobatch.networks.actor_critic import Affine
+from isobatch.networks.layers import Affine
 
 Losses = Callable[[Any, Any], Float[Array, " n"]]
 """From a network and a pytree of samples [n, ...] to one loss for each, which no other sample has a part in."""

@@ -14,7 +14,8 @@ from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.proximal import Ewma
-from isobatch.networks.actor_critic import ActorCritic, make_networks
+from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.initialization import make_networks
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.host_rollout import host_carry
 from isobatch.rollouts.jax_rollout import start_envs

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-MANY = 2**21  # numbers in the rows of a convolution from which on it is no product of matrices any more
-CACHED = 2**20  # numbers in rows that stay in the cache of a core
+MATMUL_NUMBERS = 2**21  # in the rows of a convolution, below which it is one product of matrices
+CACHED_NUMBERS = 2**20  # numbers in rows that stay in the cache of a core
 
 
 def few_rows(size: int, stride: int, x: Float[Array, "*B H W In"]) -> bool:
     """Whether the rows of these images are so few that they are best multiplied at once."""
-    return x.size * size**2 // stride**2 < MANY
+    return x.size * size**2 // stride**2 < MATMUL_NUMBERS
 
 
 def patches(size: int, stride: int, padding: int, x: Float[Array, "*B H W In"]) -> Float[Array, "*B H2 W2 KKIn"]:
@@ -52,7 +52,7 @@ def in_turn(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array
 
     @single.def_vmap
     def rule(size: int, batched: list[bool], *args: Array) -> tuple[Array, bool]:
-        of_seed = [[arg[i] if own else arg for arg, own in zip(args, batched, strict=True)] for i in range(size)]
+        of_seed = [[arg[i] if mapped else arg for arg, mapped in zip(args, batched, strict=True)] for i in range(size)]
         return jnp.stack([single(*args) for args in of_seed]), True
 
     return single
@@ -91,8 +91,8 @@ def _to_weight(size: int, stride: int, padding: int, x: Array, gradient: Array) 
     """The gradient of the weights: a product of matrices, for so few images at a time that their rows stay cached."""
     inputs, outputs = x.shape[-1], gradient.shape[-1]
     rows_of_image = gradient[0, ..., 0].size * size**2 * inputs
-    most = min(len(x), max(1, CACHED // rows_of_image))
-    count = next(n for n in range(most, 0, -1) if len(x) % n == 0)
+    largest = min(len(x), max(1, CACHED_NUMBERS // rows_of_image))
+    count = next(n for n in range(largest, 0, -1) if len(x) % n == 0)
 
     def add(total: Array, images: tuple[Array, Array]) -> tuple[Array, None]:
         rows = patches(size, stride, padding, images[0])

@@ -20,7 +20,8 @@ from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from isobatch.errors import UsageError
 from isobatch.files import write_file
-from isobatch.networks.actor_critic import STAGE, Affine, Conv, Torso
+from isobatch.networks.layers import Affine, Conv
+from isobatch.networks.torso import STAGE_CONVS, Torso
 from isobatch.policies.agent import Learned
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.training.run_directory import versions
@@ -132,11 +133,17 @@ def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> lis
 def residual_layers(convs: list[dict[str, Any]], name: str, act: str) -> list[dict[str, Any]]:
     """IMPALA's stages, as `networks.residual_stages` computes them."""
     layers: list[dict[str, Any]] = []
-    for start in range(0, len(convs), STAGE):
-        first, *blocks = convs[start : start + STAGE]
+    for start in range(0, len(convs), STAGE_CONVS):
+        first, *blocks = convs[start : start + STAGE_CONVS]
         layers += [
             first,
-            {"kind": "max_pool", "name": f"{name}.pool{start // STAGE}", "size": 3, "stride": 2, "padding": 1},
+            {
+                "kind": "max_pool",
+                "name": f"{name}.pool{start // STAGE_CONVS}",
+                "size": 3,
+                "stride": 2,
+                "padding": 1,
+            },
         ]
         for one, two in zip(blocks[::2], blocks[1::2], strict=True):
             inner = [

@@ -24,7 +24,7 @@ NIGHT: Color = (22, 24, 34)
 CHALK: Color = (224, 225, 230)
 
 OVERSAMPLING = 3
-COLUMNS = (0.42, 0.6, 0.77)  # where episode, step and return stand in a caption, as parts of its width
+CAPTION_COLUMNS = (0.42, 0.6, 0.77)  # where episode, step and return stand in a caption, as parts of its width
 
 
 def fit(size: Size, width: float, height: float) -> Size:
@@ -69,9 +69,9 @@ class Canvas:
 def resized(image: np.ndarray, size: Size) -> np.ndarray:
     """A picture as large as fits; small pixels stay sharp when it grows."""
     height, width = image.shape[:2]
-    wanted = fit(size, width, height)
-    how = Image.Resampling.NEAREST if wanted[0] >= width else Image.Resampling.BOX
-    return np.asarray(Image.fromarray(image).resize(wanted, how))
+    fitting = fit(size, width, height)
+    sampling = Image.Resampling.NEAREST if fitting[0] >= width else Image.Resampling.BOX
+    return np.asarray(Image.fromarray(image).resize(fitting, sampling))
 
 
 def captioned(
@@ -86,8 +86,8 @@ def captioned(
     whole.paste(Image.fromarray(image), (0, 0))
     draw = ImageDraw.Draw(whole)
     middle = height + row / 2
-    draw.text((row / 2, middle), _cut(title, font, COLUMNS[0] * width - row), CHALK, font, anchor="lm")
-    for x, fact in zip(COLUMNS, facts, strict=True):  # fixed places: text that jumps about cannot be read
+    draw.text((row / 2, middle), _cut(title, font, CAPTION_COLUMNS[0] * width - row), CHALK, font, anchor="lm")
+    for x, fact in zip(CAPTION_COLUMNS, facts, strict=True):  # fixed places: text that jumps about cannot be read
         draw.text((width * x, middle), fact, CHALK, font, anchor="lm")
     for i, entry in enumerate(entries):
         x, middle = row / 2, height + row * (i + 1.45)

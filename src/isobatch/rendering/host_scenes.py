@@ -19,9 +19,9 @@ from isobatch.errors import RunError, UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
 from isobatch.rendering.scenes import Legend
 
-FPS = 30.0  # of environments that do not say
+DEFAULT_FPS = 30.0  # of environments that do not say
 GAME_FPS = 15.0  # of Procgen, and of Atari at four frames a step
-RENDERED = {"render_mode": "rgb_array"}
+RENDER_KWARGS = {"render_mode": "rgb_array"}
 
 
 class GymnasiumScene:
@@ -30,13 +30,13 @@ class GymnasiumScene:
     def __init__(self, env: GymnasiumEnvironment) -> None:
         self._id = env.env_id
         be_silent()
-        self._env = env.make(**RENDERED)
+        self._env = env.make(**RENDER_KWARGS)
         modes = self._env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
             raise UsageError(
                 f"env={self._id!r} cannot be drawn: its render modes are {modes}, and rgb_array is needed."
             )
-        self.fps = float(self._env.metadata.get("render_fps") or FPS)
+        self.fps = float(self._env.metadata.get("render_fps") or DEFAULT_FPS)
         self._env.reset(seed=0)
         try:
             self._env.render()  # now, rather than after an evaluation
@@ -79,10 +79,10 @@ class EnvPoolScene:
     legend: Legend = ()
 
     def __init__(self, env: EnvPoolEnvironment) -> None:
-        self.fps = GAME_FPS if env.obs_dtype == "uint8" else FPS
+        self.fps = GAME_FPS if env.obs_dtype == "uint8" else DEFAULT_FPS
         self._env = env
         self._pool: Any = None
-        self._kwargs = env.kwargs | RENDERED
+        self._kwargs = env.kwargs | RENDER_KWARGS
         check_drawing(env.env_id, self._kwargs)
 
     def reset(self, seed: int) -> Any:

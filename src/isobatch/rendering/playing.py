@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from isobatch.rendering.scenes import Frame
 
-PAUSE = 0.8  # seconds that the end of an episode stays
+END_SECONDS = 0.8  # seconds that the end of an episode stays
 
 
 def watch(
@@ -33,7 +33,7 @@ def watch(
                 due = clock()
             if frame.over:
                 returns.append(frame.episode_return)
-                due += PAUSE
+                due += END_SECONDS
             due += frame_time
             sleep(max(0.0, due - clock()))
     except KeyboardInterrupt:

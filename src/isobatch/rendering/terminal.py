@@ -18,9 +18,9 @@ from isobatch.errors import UsageError
 from isobatch.rendering.canvas import Size
 from isobatch.rendering.scenes import Frame
 
-SMALLEST = (20, 10)  # columns and lines
+SMALLEST_TERMINAL = (20, 10)  # columns and lines
 UPPER_HALF = "▀"
-SOLID = "\u00a0"  # a space at which a line does not break
+NO_BREAK_SPACE = "\u00a0"
 
 
 class Blocks:
@@ -47,14 +47,14 @@ def style_of(red: int, green: int, blue: int, red_below: int, green_below: int, 
 def terminal(console: Console, title: str) -> Iterator[Callable[[Frame], None]]:
     """A function that shows a frame on the whole screen, which is as it was before when this ends."""
     if not console.is_terminal or console.color_system is None:
-        what = (
+        needed = (
             "colors, and this terminal shows none" if console.is_terminal else "a terminal, and standard output is none"
         )
-        raise UsageError(f"play needs {what}: use --window, or isobatch eval RUN --video FILE.gif.")
-    if console.width < SMALLEST[0] or console.height < SMALLEST[1]:
+        raise UsageError(f"play needs {needed}: use --window, or isobatch eval RUN --video FILE.gif.")
+    if console.width < SMALLEST_TERMINAL[0] or console.height < SMALLEST_TERMINAL[1]:
         raise UsageError(
             f"a terminal of {console.width} x {console.height} characters is too small to play in: use at least "
-            f"{SMALLEST[0]} x {SMALLEST[1]}."
+            f"{SMALLEST_TERMINAL[0]} x {SMALLEST_TERMINAL[1]}."
         )
     with Live(console=console, screen=True, auto_refresh=False) as live:
         yield lambda frame: live.update(view(frame, title, (console.width, console.height)), refresh=True)
@@ -64,7 +64,7 @@ def view(frame: Frame, title: str, size: Size) -> Group:
     """A frame with its caption, for a screen of so many columns and lines."""
     facts = Text("   ".join((title, *frame.facts, "Ctrl-C ends")), no_wrap=True, overflow="ellipsis")
     legend = Text("  ").join(
-        Text.assemble((f"■{SOLID}", Style(color=Color.from_rgb(*color))), name.replace(" ", SOLID))
+        Text.assemble((f"■{NO_BREAK_SPACE}", Style(color=Color.from_rgb(*color))), name.replace(" ", NO_BREAK_SPACE))
         for name, color in frame.scene.legend
     )
     lines = len(legend.wrap(Console(width=size[0]), size[0])) if legend else 0

@@ -16,12 +16,12 @@ from PIL import Image
 
 from isobatch.errors import RunError, UsageError
 from isobatch.rendering.canvas import Size, captioned
+from isobatch.rendering.playing import END_SECONDS
 from isobatch.rendering.scenes import Frame
 
 ENDINGS = (".gif", ".mp4")
-SIZE: Size = (600, 400)
+VIDEO_SIZE: Size = (600, 400)
 GIF_FPS = 50.0  # browsers show faster ones slower
-PAUSE = 0.8  # seconds that the end of an episode stays
 
 
 def check_video(path: Path) -> None:
@@ -42,16 +42,16 @@ def unwritable(path: Path, error: OSError) -> UsageError:
 
 def find_ffmpeg() -> str:
     """The program: the system's, or the one that a package brings along."""
-    found = shutil.which("ffmpeg")
-    if found:
-        return found
+    installed = shutil.which("ffmpeg")
+    if installed:
+        return installed
     try:
         from imageio_ffmpeg import get_ffmpeg_exe
 
         return get_ffmpeg_exe()
     except (ImportError, RuntimeError):
         raise UsageError(
-            "an .mp4 needs ffmpeg, which is not there: pip install 'isobatch[video]', or use .gif."
+            "an .mp4 needs ffmpeg, which is not installed: pip install 'isobatch[video]', or use .gif."
         ) from None
 
 
@@ -64,11 +64,11 @@ def record(path: Path, frames: Iterable[Frame], title: str) -> list[float]:
 
     def pictures() -> Iterator[np.ndarray]:
         for frame in itertools.chain([first], rest):
-            picture = captioned(frame.scene.draw(SIZE), title, frame.facts, frame.scene.legend)
+            picture = captioned(frame.scene.draw(VIDEO_SIZE), title, frame.facts, frame.scene.legend)
             yield picture
             if frame.over:
                 returns.append(frame.episode_return)
-                yield from itertools.repeat(picture, round(PAUSE * fps))
+                yield from itertools.repeat(picture, round(END_SECONDS * fps))
 
     write: Callable[..., None] = write_gif if path.suffix == ".gif" else write_mp4
     draft = path.with_name(path.name + ".new")

@@ -13,8 +13,8 @@ from isobatch.errors import UsageError
 from isobatch.rendering.canvas import Size, captioned
 from isobatch.rendering.scenes import Frame
 
-SIZE: Size = (900, 600)
-UNSEEN = ("dummy", "offscreen", "evdev", "")  # what SDL falls back to where there is no display
+WINDOW_SIZE: Size = (900, 600)
+INVISIBLE_DRIVERS = ("dummy", "offscreen", "evdev", "")  # what SDL falls back to where there is no display
 
 
 def import_pygame() -> Any:
@@ -35,10 +35,10 @@ def window(title: str) -> Iterator[Callable[[Frame], None]]:
     pygame = import_pygame()
     try:
         pygame.display.init()
-        seen = pygame.display.get_driver() not in UNSEEN
+        visible = pygame.display.get_driver() not in INVISIBLE_DRIVERS
     except pygame.error:
-        seen = False
-    if not seen:
+        visible = False
+    if not visible:
         raise UsageError("--window needs a display, and there is none: leave it out to watch in the terminal.")
     pygame.display.set_caption(f"isobatch: {title}")
 
@@ -46,7 +46,7 @@ def window(title: str) -> Iterator[Callable[[Frame], None]]:
         for event in pygame.event.get():
             if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key == pygame.K_ESCAPE):
                 raise KeyboardInterrupt
-        picture = captioned(frame.scene.draw(SIZE), title, frame.facts, frame.scene.legend)
+        picture = captioned(frame.scene.draw(WINDOW_SIZE), title, frame.facts, frame.scene.legend)
         height, width = picture.shape[:2]
         screen = pygame.display.get_surface()
         if screen is None or screen.get_size() != (width, height):

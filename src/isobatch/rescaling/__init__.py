@@ -110,7 +110,7 @@ def rescale(
 
 
 def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> list[Rule]:
-    """The defaults for this optimizer, with `use` in place of those that set the same field and less `without`."""
+    """The defaults for this optimizer, with `use` in place of those that set the same field, minus `without`."""
     for name in (*use, *without):
         if name not in RULES:
             raise UsageError(

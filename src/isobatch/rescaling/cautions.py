@@ -117,10 +117,10 @@ def advantage_clamp(before: Config, after: Config, rules: Sequence[str]) -> str:
         return ""
     if span(decay) * factor > 1 - 1e-12:
         return ""
-    wanted = span(decay) * before.geometry.iteration_batch
+    span_size = span(decay) * before.geometry.iteration_batch
     return (
-        f"advantage decay {decay:.6g} at the base: its {wanted:,.0f} samples are fewer than the new iteration batch of "
-        f"{after.geometry.iteration_batch:,}, so the decay stops at 0 and rescaling back will not restore it."
+        f"advantage decay {decay:.6g} at the base: its {span_size:,.0f} samples are fewer than the new iteration batch "
+        f"of {after.geometry.iteration_batch:,}, so the decay stops at 0 and rescaling back will not restore it."
     )
 
 

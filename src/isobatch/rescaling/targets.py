@@ -1,6 +1,6 @@
 """From what a person asks for (environments, steps, a minibatch, devices, a factor) to whole sizes.
 
-Unless told otherwise N changes and T stays, as in Hilton, Cobbe & Schulman (2021), section 5.2; the number of
+Unless asked otherwise N changes and T stays, as in Hilton, Cobbe & Schulman (2021), section 5.2; the number of
 minibatches stays, so both batches change by the same factor.
 """
 
@@ -16,7 +16,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.geometry import minibatch_counts
 from isobatch.settings.parsing import parse_value
 
-SEARCH = 100_000  # how many sizes to try in each direction before giving up on naming a neighbor
+SEARCHED_SIZES = 100_000  # in each direction, before giving up on naming a neighbor
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Target:
                 f"{self.words} cannot go together: give one target (only num_envs and num_steps may be given at once)."
             )
         for name, value in (*given.items(), ("devices_before", self.devices_before)):
-            kind, what = (float, "a positive number") if name == "factor" else (int, "a positive whole number")
+            kind, allowed = (float, "a positive number") if name == "factor" else (int, "a positive whole number")
             number = parse_value(name, value, kind)
             if not (0 < number < math.inf):
-                raise UsageError(f"{name}={value} is not a target: use {what}.")
+                raise UsageError(f"{name}={value} is not a target: use {allowed}.")
             object.__setattr__(self, name, number)
 
     @property
@@ -105,12 +105,12 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase:
     cuts = {"minibatches": config.num_minibatches}
     if config.policy_iterations_per_phase:
         cuts["auxiliary minibatches"] = config.aux_minibatches
-    for what, count in cuts.items():
+    for kind, count in cuts.items():
         if hold_minibatch and count * new % old:
-            return f"an iteration batch of {new} is not a multiple of {old // count}, the size of the {what} to be held"
-        cuts[what] = count * new // old if hold_minibatch else count
-        if not cuts[what] or new % cuts[what]:
-            return f"an iteration batch of {new} cannot be cut into {cuts[what]} equal {what}"
+            return f"an iteration batch of {new} is not a multiple of {old // count}, the size of the {kind} to be held"
+        cuts[kind] = count * new // old if hold_minibatch else count
+        if not cuts[kind] or new % cuts[kind]:
+            return f"an iteration batch of {new} cannot be cut into {cuts[kind]} equal {kind}"
     phase = config.policy_iterations_per_phase
     if hold_phase and phase * old % new:
         return (
@@ -123,15 +123,15 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase:
     return ""
 
 
-def _nearest(wanted: float, works: Callable[[int], bool]) -> list[int]:
-    """The largest whole number below `wanted` and the smallest above it that work."""
+def _nearest(size: float, works: Callable[[int], bool]) -> list[int]:
+    """The largest whole number below `size` and the smallest above it that work."""
 
     def first(candidates: Iterator[int]) -> list[int]:
         return next(([k] for k in candidates if works(k)), [])
 
-    below, above = math.ceil(wanted) - 1, math.floor(wanted) + 1
-    down = first(iter(range(below, max(0, below - SEARCH), -1)))
-    return down + first(iter(range(max(1, above), above + SEARCH)))
+    below, above = math.ceil(size) - 1, math.floor(size) + 1
+    down = first(iter(range(below, max(0, below - SEARCHED_SIZES), -1)))
+    return down + first(iter(range(max(1, above), above + SEARCHED_SIZES)))
 
 
 def _describe(config: Config, target: Target, n: int, t: int) -> str:

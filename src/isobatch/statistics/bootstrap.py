@@ -28,7 +28,13 @@ class Estimate:
     high: float = float("nan")
 
     def __str__(self) -> str:
-        return f"{self.value:.4g}" if np.isnan(self.low) else f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+        return interval_text(self.value, self.low, self.high, ".4g")
+
+
+def interval_text(value: float, low: float, high: float, number_format: str) -> str:
+    """`0.52 [0.40, 0.64]`, without the interval where there is none."""
+    texts = [format(number, number_format) for number in (value, low, high)]
+    return texts[0] if np.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
 def resample(units: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
@@ -56,7 +62,7 @@ def pair_mean(m: np.ndarray, w: np.ndarray, which: np.ndarray | None = None) -> 
 def triple_mean(x: np.ndarray, m: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The mean of x_u m_vt over ordered triples of different units, weighted by w_u w_v w_t; m is symmetric.
 
-    For each u: all pairs, less those that contain u.
+    For each u: all pairs minus those that contain u.
     """
     meeting = w * (w @ off_diagonal(m))
     others = np.sum(meeting, axis=-1, keepdims=True) - 2 * meeting
@@ -87,10 +93,10 @@ def estimate(
     `distinct` is how many different units the statistic needs: resamples with fewer are left out, as are those
     where it is not a number.
     """
-    least = max(distinct, LEAST_FOR_INTERVAL) if resamples else distinct
-    if units < least:
+    needed = max(distinct, LEAST_FOR_INTERVAL) if resamples else distinct
+    if units < needed:
         purpose = "an estimate with an interval" if resamples else "this estimate"
-        raise UsageError(f"{what} = {units}: {purpose} needs at least {least} independent {what}; collect more")
+        raise UsageError(f"{what} = {units}: {purpose} needs at least {needed} independent {what}; collect more")
     value = float(statistic(np.ones(units)))
     if not resamples:
         return Estimate(value)
@@ -100,12 +106,12 @@ def estimate(
 
 def with_interval(value: float, resamples: np.ndarray) -> Estimate:
     """The percentile interval of a statistic's resamples [R]; those that are not a number are left out."""
-    found = np.sort(resamples[~np.isnan(resamples)])
-    if not len(found):
+    ordered = np.sort(resamples[~np.isnan(resamples)])
+    if not len(ordered):
         return Estimate(value)
     # Order statistics rather than np.quantile, which cannot interpolate between infinities.
-    tail = (1 - LEVEL) / 2 * (len(found) - 1)
-    return Estimate(value, float(found[int(tail)]), float(found[-1 - int(tail)]))
+    tail = (1 - LEVEL) / 2 * (len(ordered) - 1)
+    return Estimate(value, float(ordered[int(tail)]), float(ordered[-1 - int(tail)]))
 
 
 def of_resamples(values: np.ndarray) -> Estimate:

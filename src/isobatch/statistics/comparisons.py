@@ -1,7 +1,7 @@
-"""Is X better than Y, environment by environment and over all? Scores as in `statistics`, best normalized.
+"""Is X better than Y, environment by environment and over all? Scores as in `aggregates`, best normalized.
 
-The paper's own figure for invariance, 0.052 between the largest and the smallest batch, is `difference` of the two ends
-of the ladder; `gaps.gap` looks at every rung. To test an ablation, give `van_elteren` the scores with and without it at
+The paper's own figure for invariance, 0.052 between the largest and the smallest batch, is `difference` of the two;
+`gaps.gap` looks at all batch sizes. To test an ablation, give `van_elteren` the scores with and without it at
 one batch size: at the base all rules are idle, and differences to base runs that both sides share would not be
 independent.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from scipy import stats
 
 from isobatch.errors import UsageError
+from isobatch.statistics.aggregates import Groups, Scores, contrast, score_table, stratified
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.tests import Groups, Scores, contrast, score_table, stratified
 
 LEVEL = 0.001  # the paper's
 
@@ -32,13 +32,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class StratifiedTest:
-    """A standard normal statistic and p-values for X greater than Y, less, or either."""
+    """A standard normal statistic and p-values for X greater than Y, smaller, or either."""
 
     z: float
     greater: float
     less: float
     two_sided: float
-    least: float  # what a one-sided p-value by permutation could at best be with so few seeds
+    least: float  # the smallest one-sided p-value that a permutation test could give with so few seeds
 
 
 @dataclass(frozen=True)

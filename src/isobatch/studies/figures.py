@@ -1,4 +1,4 @@
-"""Pictures of a study: learning curves with bands, a panel for each environment, in PNG and SVG."""
+"""Figures of a study with matplotlib: learning curves with bands, scores, gaps; PNG and SVG."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.errors import RunError, UsageError
+from isobatch.studies.charts import Gaps, gaps_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, scores
-from isobatch.studies.summary import by_variant
-from isobatch.studies.views import Gaps, gaps_of, seed_lines, views_of
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells
+from isobatch.studies.summary_table import by_variant
 from isobatch.training.metrics import RETURN, Table
 
 ENDINGS = (".png", ".svg")
-PANEL = (4.6, 3.6)  # inches
+PANEL_INCHES = (4.6, 3.6)
 
 
 def draw_study(
     study: Study, rows: list[Row], measured: list[Row], curves: dict[str, Table], factors: list[str], out: Path
 ) -> list[Path]:
-    """All pictures of the cells that are there, and of what the laboratory measured."""
+    """All figures of the finished cells, and of what the laboratory measured."""
     made = []
     for view in views_of(study, rows, factors):
         title = f"{study.name}: {view.title}" if view.title else study.name
-        name = f"curves-{word(view.name)}" if view.name else "curves"
+        name = f"curves-{file_name(view.name)}" if view.name else "curves"
         made += save(draw_curves(view.rows, curves, view.labels, title), out / name)
-    found = gaps_of(study, rows)
-    if found:
-        made += save(draw_gaps(found, study.name), out / "gaps")
+    gaps = gaps_of(study, rows)
+    if gaps:
+        made += save(draw_gaps(gaps, study.name), out / "gaps")
     if study.surface:
         made += save(draw_surface(rows, study.surface, study.name), out / "surface")
     if len({(row["num_envs"], row["num_steps"]) for row in measured}) > 1:
@@ -46,20 +46,20 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
     """
     from matplotlib import ticker
 
-    envs = list(dict.fromkeys(row["env"] for row in rows))
+    envs = levels(rows, "env")
     variants = list(dict.fromkeys(labels.values()))
-    figure, panels = panels_for(len(envs), PANEL)
+    figure, panels = panels_for(len(envs), PANEL_INCHES)
     for env, axes in zip(envs, panels, strict=True):
-        for row in unique_cells(rows, env):
+        for row in unique_cells(select(rows, env=env)):
             table = curves.get(row["cell"])
             if table is None or not len(table["seed"]):
                 continue
             color = COLORS[variants.index(labels[row["cell"]]) % len(COLORS)]
             x, lines = seed_lines(table, RETURN)
-            there = ~np.all(np.isnan(lines), axis=0)
-            mean, std = np.nanmean(lines[:, there], axis=0), np.nanstd(lines[:, there], axis=0)
-            axes.plot(x[there], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
-            axes.fill_between(x[there], mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+            known = ~np.all(np.isnan(lines), axis=0)
+            mean, std = np.nanmean(lines[:, known], axis=0), np.nanstd(lines[:, known], axis=0)
+            axes.plot(x[known], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
+            axes.fill_between(x[known], mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
         axes.set(title=env, xlabel="environment steps", ylabel="episodic return")
         axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         axes.set_xlim(left=0)
@@ -71,15 +71,15 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
 
 def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
     """Normalized returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
-    envs = list(dict.fromkeys(row["env"] for row in rows))
+    envs = levels(rows, "env")
     variants = list(by_variant(rows, factors))
-    figure, panels = panels_for(len(envs), (PANEL[0], 1.6 + 0.3 * len(variants)))
+    figure, panels = panels_for(len(envs), (PANEL_INCHES[0], 1.6 + 0.3 * len(variants)))
     for env, axes in zip(envs, panels, strict=True):
         for (column, label), color, shift in zip(
             ((FINAL, "in the end"), (MEAN, "over the run")), COLORS, (-0.15, 0.15), strict=False
         ):
-            for variant, own in by_variant([row for row in rows if row["env"] == env], factors).items():
-                values, y = np.array([row[column] for row in own]), variants.index(variant) + shift
+            for variant, chosen in by_variant(select(rows, env=env), factors).items():
+                values, y = np.array([row[column] for row in chosen]), variants.index(variant) + shift
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
                 error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
                 axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
@@ -92,28 +92,28 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
 
 def draw_gaps(gaps: Gaps, title: str) -> Any:
     """By environment, on a square-root axis (figure 3)."""
-    figure, axes = new_figure(1, 1, (4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL[1]))
+    figure, axes = new_figure(1, 1, (4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL_INCHES[1]))
     width = 0.8 / len(gaps.variants)
-    for (variant, env), found in gaps.found.items():
-        place = gaps.variants.index(variant)
-        at = gaps.envs.index(env) + (place - (len(gaps.variants) - 1) / 2) * width
-        color = COLORS[place % len(COLORS)]
-        axes.bar(at, found.value.value, width, yerr=found.error, color=color, label=variant, capsize=2)
+    for (variant, env), gap in gaps.differences.items():
+        index = gaps.variants.index(variant)
+        x = gaps.envs.index(env) + (index - (len(gaps.variants) - 1) / 2) * width
+        color = COLORS[index % len(COLORS)]
+        axes.bar(x, gap.value.value, width, yerr=gap.error, color=color, label=variant, capsize=2)
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
     add_legend(figure, axes)
-    told = f"{title}: the largest batch less 1/{gaps.divisor} of it (with standard error)"
-    figure.suptitle(told, x=0.01, ha="left", fontsize=11)
+    heading = f"{title}: the largest batch minus 1/{gaps.divisor} of it (with standard error)"
+    figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
     return figure
 
 
 def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
     """Normalized return over the run, of every pair of two factors' values."""
     envs = levels(rows, "env")
-    figure, panels = panels_for(len(envs), PANEL)
+    figure, panels = panels_for(len(envs), PANEL_INCHES)
     for env, axes in zip(envs, panels, strict=True):
-        down, along = (levels([row for row in rows if row["env"] == env], factor) for factor in factors)
+        down, along = (levels(select(rows, env=env), factor) for factor in factors)
         means = np.array(
             [[np.mean(scores(rows, MEAN, env=env, **{factors[0]: y, factors[1]: x})[env]) for x in along] for y in down]
         )
@@ -133,16 +133,16 @@ def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
 def draw_variance(measured: list[Row], title: str) -> Any:
     """Variance of the batch gradient at every shape, of the same policies, early and late in training."""
     envs = levels(measured, "env")
-    figure, panels = panels_for(len(envs), PANEL)
+    figure, panels = panels_for(len(envs), PANEL_INCHES)
     for env, axes in zip(envs, panels, strict=True):
-        own = [row for row in measured if row["env"] == env]
-        checkpoints = levels(own, "env_steps")
-        for place, (steps, color) in enumerate(zip(checkpoints, COLORS, strict=False), 1):
-            points = [row for row in own if row["env_steps"] == steps]
+        in_env = select(measured, env=env)
+        checkpoints = levels(in_env, "env_steps")
+        for index, (steps, color) in enumerate(zip(checkpoints, COLORS, strict=False), 1):
+            points = select(in_env, env_steps=steps)
             middle, low, high = (
                 np.array([row[name] for row in points]) for name in ("variance", "variance_low", "variance_high")
             )
-            x, label = np.arange(len(points)), f"{place}/{len(checkpoints)} of the run"
+            x, label = np.arange(len(points)), f"{index}/{len(checkpoints)} of the run"
             axes.errorbar(x, middle, (middle - low, high - middle), fmt="o-", color=color, capsize=2, label=label)
         axes.set(title=env, xlabel="environments x steps", ylabel="variance of the gradient", yscale="log")
         axes.set(xticks=x, xticklabels=[f"{row['num_envs']} x {row['num_steps']}" for row in points])
@@ -162,18 +162,13 @@ def panels_for(count: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
     return figure, panels[:count]
 
 
-def unique_cells(rows: list[Row], env: str) -> list[Row]:
-    """The first row of each cell of an environment."""
-    return list({row["cell"]: row for row in reversed(rows) if row["env"] == env}.values())[::-1]
-
-
 def add_legend(figure: Any, panels: Any) -> None:
     """Outside the data, each label once."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in np.ravel(panels):
-        found |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if found:
-        figure.legend(found.values(), found.keys(), loc="outside right center", frameon=False)
+        handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
 
 
 def save(figure: Any, base: Path) -> list[Path]:
@@ -194,5 +189,5 @@ def save(figure: Any, base: Path) -> list[Path]:
     return paths
 
 
-def word(value: Any) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in str(value))
+def file_name(value: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in value)

@@ -7,15 +7,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.normalization import Range
 
-PRESETS = ("quick", "laptop", "paper")
-NAMED = "perhaps with its backend, as in gymnasium/CartPole-v1"
+SCALES = ("quick", "laptop", "paper")
+ENV_FORMS = "perhaps with its backend, as in gymnasium/CartPole-v1"
 Factors = dict[str, str | int | float]
 Row = dict[str, Any]  # of the results: one cell and seed (see `rows`)
 
@@ -40,6 +40,17 @@ class Cell:
         return f"{plain}-{digest(self.config.to_dict())}"
 
 
+class GridSizes(TypedDict):
+    """How large a grid is: for a list of studies, and for readers of its results."""
+
+    environments: list[str]
+    cells: int
+    seeds: int
+    env_steps: int  # of all cells and seeds
+    factors: list[str]
+    programs: int  # to be compiled
+
+
 @dataclass(frozen=True)
 class Grid:
     """The cells of a study at one scale."""
@@ -61,8 +72,7 @@ class Grid:
         """Of everything that is trained."""
         return digest([sorted(cell.name for cell in self.cells), self.num_seeds])
 
-    def sizes(self) -> dict[str, Any]:
-        """For a list, and for whoever finds the results."""
+    def sizes(self) -> GridSizes:
         return {
             "environments": list(dict.fromkeys(cell.config.env for cell in self.cells)),
             "cells": len(self.cells),
@@ -89,21 +99,21 @@ class Study:
     claim: str
     """What is claimed, and by whom, in a sentence."""
     grid: Callable[[str], Grid]
-    """The grid of a preset: quick, laptop or paper."""
+    """The grid at a scale: quick, laptop or paper."""
     verdict: Callable[[list[Row]], list[str]]
     """From the rows of a finished study to sentences."""
     pictures: str = ""
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
-    ladder: str = ""
-    """Factor that divides the batch, where `everywhere` is its first rung: draws the gap from there to the last one."""
+    divisor: str = ""
+    """Factor that divides the batch: draws the gap from the undivided one, which is `everywhere`, to the smallest."""
     surface: tuple[str, str] | None = None
     """Two factors: the scores of all their pairs are drawn as a surface."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalization` does not know."""
-    laboratory: Callable[[str], list[Measurement]] = lambda preset: []
-    """What the gradient laboratory measures besides, at a preset."""
+    laboratory: Callable[[str], list[Measurement]] = lambda scale: []
+    """What the gradient laboratory measures besides, at a scale."""
     reading: Callable[[list[Row], list[Row]], list[str]] = lambda rows, measured: []
     """From the rows of the study and those of the laboratory to sentences."""
 
@@ -115,32 +125,34 @@ def on_environments(study: Study, envs: Sequence[str]) -> Study:
     """
 
     def moved(configs: Iterable[Config]) -> Iterator[tuple[int, Config]]:
-        """Number of each config that is wanted, and the config with the wanted id."""
-        for place, config in enumerate(configs):
-            yield from ((place, config.replace(env=env)) for env in envs if bare_id(env) == bare_id(config.env))
+        """Index of each config that is kept, and the config with the id that was asked for."""
+        for index, config in enumerate(configs):
+            yield from ((index, config.replace(env=env)) for env in envs if bare_id(env) == bare_id(config.env))
 
-    def grid(preset: str) -> Grid:
-        own = study.grid(preset)
-        known = list(dict.fromkeys(bare_id(cell.config.env) for cell in own.cells))
+    def grid(scale: str) -> Grid:
+        whole = study.grid(scale)
+        known = list(dict.fromkeys(bare_id(cell.config.env) for cell in whole.cells))
         for env in envs:
             if bare_id(env) not in known:
                 raise UsageError(
-                    f"envs={env!r} is not in this study at preset {preset!r}: use {', '.join(known)}, {NAMED}."
+                    f"envs={env!r} is not in this study at scale {scale!r}: use {', '.join(known)}, {ENV_FORMS}."
                 )
-        cells = [Cell(config, own.cells[i].factors) for i, config in moved(cell.config for cell in own.cells)]
-        return Grid(cells, own.num_seeds)
+        cells = [Cell(config, whole.cells[i].factors) for i, config in moved(cell.config for cell in whole.cells)]
+        return Grid(cells, whole.num_seeds)
 
-    def laboratory(preset: str) -> list[Measurement]:
-        own = study.laboratory(preset)
-        return [Measurement(config, own[i].shapes) for i, config in moved(each.config for each in own)]
+    def laboratory(scale: str) -> list[Measurement]:
+        measurements = study.laboratory(scale)
+        return [
+            Measurement(config, measurements[i].shapes) for i, config in moved(each.config for each in measurements)
+        ]
 
     return dataclasses.replace(study, grid=grid, laboratory=laboratory)
 
 
-def check_preset(preset: str) -> None:
-    if preset not in PRESETS:
-        hint = near_matches(preset, PRESETS) or f": use {', '.join(PRESETS)}."
-        raise UsageError(f"preset={preset!r} is unknown{hint}")
+def check_scale(scale: str) -> None:
+    if scale not in SCALES:
+        hint = near_matches(scale, SCALES) or f": use {', '.join(SCALES)}."
+        raise UsageError(f"scale={scale!r} is unknown{hint}")
 
 
 def digest(value: Any) -> str:

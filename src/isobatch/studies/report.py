@@ -1,42 +1,41 @@
-"""What a study came to, from its files: table, verdict, pictures and page."""
+"""The report on a study, from its files: table, verdict, figures and HTML page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from isobatch.errors import RunError
 from isobatch.studies.claims import study_of
 from isobatch.studies.figures import draw_study
-from isobatch.studies.page import PAGE, page
-from isobatch.studies.page_data import page_data
-from isobatch.studies.store import Results, write
-from isobatch.studies.summary import summarise_rows
+from isobatch.studies.html_data import chart_data
+from isobatch.studies.html_report import PAGE, Report, html_page
+from isobatch.studies.study_directory import StudyDirectory, write
+from isobatch.studies.summary_table import summarize_rows
 
 
-def make_report(path: Path) -> dict[str, Any]:
-    """{"study", "preset", "claim", "table", "verdict", "pictures", "page", ...}; pictures and page are made anew."""
-    results = Results.read(path)
-    study, rows, factors = study_of(results.about["study"]), results.rows(), results.about["factors"]
-    measured = results.measured()
+def make_report(path: Path) -> Report:
+    """The report on the study in a directory; figures and page are made anew."""
+    directory = StudyDirectory.read(path)
+    study, rows, factors = study_of(directory.info["study"]), directory.rows(), directory.info["factors"]
+    measured = directory.measured()
     if not rows:
         raise RunError(f"{str(path)!r} has no finished part yet: run the study again to go on.")
-    finished, wanted = len({row["cell"] for row in rows}), results.about["cells"]
+    finished, cells = len({row["cell"] for row in rows}), directory.info["cells"]
     verdict = (
         study.verdict(rows) + study.reading(rows, measured)
-        if finished == wanted
-        else [f"{finished} of {wanted} settings are finished: run the study again to go on, then there is a verdict."]
+        if finished == cells
+        else [f"{finished} of {cells} settings are finished: run the study again to go on, then there is a verdict."]
     )
-    curves, table = results.curves(), summarise_rows(rows, factors)
-    report = {
-        **results.about,
+    curves, table = directory.curves(), summarize_rows(rows, factors)
+    report: Report = {
+        **directory.info,
         "claim": study.claim,
         "dir": str(path),
-        "finished": finished == wanted,
+        "finished": finished == cells,
         "table": table,
         "verdict": verdict,
         "pictures": [str(picture) for picture in draw_study(study, rows, measured, curves, factors, path)],
         "page": str(path / PAGE),
     }
-    write(path / PAGE, page(report, page_data(study, rows, curves, factors, table), rows, results.times()))
+    write(path / PAGE, html_page(report, chart_data(study, rows, curves, factors, table), rows, directory.times()))
     return report

@@ -1,4 +1,4 @@
-"""What training a cell came to: its curves, and one row per seed with the results and every setting.
+"""The rows of rows.csv: one for each cell and seed, with the results of its training and every setting.
 
 Normalized returns are those of `normalization`; a run that diverged, or never ended an episode, counts as 0.
 """
@@ -49,23 +49,23 @@ def rows_of_cell(
     settings = {name: plain(value) for name, value in cell.config.to_dict().items()}
     rows = []
     for seed in seeds:
-        own = {name: values[table["seed"] == seed] for name, values in table.items()}
-        gone = outcome.diverged.get(seed)
-        final, mean = final_return(own, cell.config.env_steps), mean_return(own)
+        curve = {name: values[table["seed"] == seed] for name, values in table.items()}
+        divergence = outcome.diverged.get(seed)
+        final, mean = final_return(curve, cell.config.env_steps), mean_return(curve)
         row: Row = {
             "cell": cell.name,
             "seed": seed,
             "env": cell.config.env,
             "algo": cell.config.algo,
             **cell.factors,
-            "final_return": final if gone is None else None,
-            "mean_return": mean if gone is None else None,
-            "normalized_final": score(cell.config.env, final, gone, ranges),
-            "normalized_mean": score(cell.config.env, mean, gone, ranges),
-            "diverged": gone is not None,
-            "diverged_at": None if gone is None else gone.env_steps,
-            "diverged_metric": None if gone is None else gone.metric,
-            **{name: mean_of(own, metric) for name, metric in MEANS.items() if metric in own},
+            "final_return": final if divergence is None else None,
+            "mean_return": mean if divergence is None else None,
+            "normalized_final": score(cell.config.env, final, divergence, ranges),
+            "normalized_mean": score(cell.config.env, mean, divergence, ranges),
+            "diverged": divergence is not None,
+            "diverged_at": None if divergence is None else divergence.env_steps,
+            "diverged_metric": None if divergence is None else divergence.metric,
+            **{name: mean_of(curve, metric) for name, metric in MEANS.items() if metric in curve},
             "env_steps": cell.config.env_steps,
             "version": version(),
         }
@@ -73,32 +73,32 @@ def rows_of_cell(
     return rows
 
 
-def score(env: str, value: float | None, gone: Diverged | None, ranges: Mapping[str, Range] | None) -> float:
-    return 0.0 if value is None or gone is not None else float(normalize(env, value, ranges))
+def score(env: str, value: float | None, divergence: Diverged | None, ranges: Mapping[str, Range] | None) -> float:
+    return 0.0 if value is None or divergence is not None else float(normalize(env, value, ranges))
 
 
-def final_return(own: Table, env_steps: int) -> float | None:
+def final_return(curve: Table, env_steps: int) -> float | None:
     """Mean over the episodes that ended in the last tenth of the steps; of the newest line with any if none did."""
-    found = final_returns(own, env_steps) if len(own["seed"]) else []
-    if found and found[0] is not None:
-        return found[0]
-    ended = own[RETURN][own[EPISODES] > 0]
+    last_tenth = final_returns(curve, env_steps) if len(curve["seed"]) else []
+    if last_tenth and last_tenth[0] is not None:
+        return last_tenth[0]
+    ended = curve[RETURN][curve[EPISODES] > 0]
     return float(ended[-1]) if len(ended) else None
 
 
-def mean_return(own: Table) -> float | None:
+def mean_return(curve: Table) -> float | None:
     """Mean of the learning curve over the run's steps: how soon it learned. Lines without an episode are interpolated.
 
     Episodes would be the wrong weights: bad ones are short, and many.
     """
-    ended = own[EPISODES] > 0
+    ended = curve[EPISODES] > 0
     if not ended.any():
         return None
-    return float(np.mean(np.interp(own["env_steps"], own["env_steps"][ended], own[RETURN][ended])))
+    return float(np.mean(np.interp(curve["env_steps"], curve["env_steps"][ended], curve[RETURN][ended])))
 
 
-def mean_of(own: Table, metric: str) -> float | None:
-    values = own[metric][np.isfinite(own[metric])]
+def mean_of(curve: Table, metric: str) -> float | None:
+    values = curve[metric][np.isfinite(curve[metric])]
     return float(np.mean(values)) if len(values) else None
 
 

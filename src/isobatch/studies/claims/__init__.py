@@ -1,4 +1,4 @@
-"""The studies by name."""
+"""The registry of studies: one file of this folder for each claim, with its grid and its verdict."""
 
 from __future__ import annotations
 

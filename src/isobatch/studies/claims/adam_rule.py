@@ -6,12 +6,13 @@ from typing import Any
 
 from isobatch.rescaling import rescale
 from isobatch.statistics.gaps import gap
+from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
+from isobatch.studies.scores import levels, scores, select
+from isobatch.studies.verdicts import MEASURES, gap_sentence
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
-NOTHING = "nothing to do"
+UNDIVIDED = "nothing to do"
 RULES: dict[str, dict[str, Any]] = {
     "square root": {},
     "linear": dict(use=["linear-adam"]),
@@ -24,7 +25,7 @@ def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale, *CLASSIC):
         config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl", advantage_norm="ewma")
-        cells.append(Cell(config, {"adam_rule": NOTHING, "divisor": 1}))
+        cells.append(Cell(config, {"adam_rule": UNDIVIDED, "divisor": 1}))
         cells += [
             Cell(rescale(config, factor=divisor, **choice).after, {"adam_rule": name, "divisor": divisor})
             for divisor in DIVISORS[scale][1:]
@@ -36,14 +37,14 @@ def grid(scale: str) -> Grid:
 def verdict(rows: list[Row]) -> list[str]:
     sentences = []
     for env in levels(rows, "env"):
-        own = select(rows, env=env)
-        for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+        in_env = select(rows, env=env)
+        for column, score in MEASURES.items():
             for name in RULES:
-                rungs = {"c = 1": scores(own, column, divisor=1)}
-                rungs |= {
-                    f"c = {c}": scores(own, column, divisor=c, adam_rule=name) for c in levels(own, "divisor")[1:]
+                sizes = {"c = 1": scores(in_env, column, divisor=1)}
+                sizes |= {
+                    f"c = {c}": scores(in_env, column, divisor=c, adam_rule=name) for c in levels(in_env, "divisor")[1:]
                 }
-                sentences.append(f"{env}, {name}, {gap_words(what, gap(rungs))}")
+                sentences.append(f"{env}, {name}, {gap_sentence(score, gap(sizes))}")
     return sentences
 
 
@@ -54,5 +55,5 @@ STUDY = Study(
     verdict,
     pictures="adam_rule",
     everywhere={"divisor": 1},
-    ladder="divisor",
+    divisor="divisor",
 )

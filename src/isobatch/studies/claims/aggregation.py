@@ -1,4 +1,4 @@
-"""Seed 003: how sums over time steps and episodes become one for whole episodes of unequal length."""
+"""How sums over time steps and episodes become one for whole episodes of unequal length."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import typing
 
 from isobatch.settings.config import Aggregation
 from isobatch.statistics.gaps import gap
+from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, Question, answers, gap_words, levels, scores
+from isobatch.studies.scores import MEAN, levels, scores
+from isobatch.studies.verdicts import MEASURES, Question, answers, gap_sentence
 
 AGGREGATIONS = typing.get_args(Aggregation)
 # A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
@@ -39,12 +40,12 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     sentences = []
-    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
-        found = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
-        sentences.append(f"Whole episodes, {gap_words(what, found)}")
+    for column, score in MEASURES.items():
+        between = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
+        sentences.append(f"Whole episodes, {gap_sentence(score, between)}")
     textbook = dict(aggregation="trajectory")
     questions = [
-        Question(f"{name} less trajectory (the textbook's), over the run", MEAN, dict(aggregation=name), textbook)
+        Question(f"{name} minus trajectory (the textbook's), over the run", MEAN, dict(aggregation=name), textbook)
         for name in levels(rows, "aggregation")
         if name != "trajectory"
     ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from isobatch.rescaling import rescale
 from isobatch.statistics.gaps import gap
+from isobatch.studies.base_settings import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
-from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores
+from isobatch.studies.scores import levels, scores
+from isobatch.studies.verdicts import MEASURES, gap_sentence
 
 EPOCHS = (1, 4)
 DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
@@ -25,10 +26,10 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     sentences = []
-    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
+    for column, score in MEASURES.items():
         for epochs in levels(rows, "update_epochs"):
-            rungs = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
-            sentences.append(f"E = {epochs}, {gap_words(what, gap(rungs))}")
+            sizes = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
+            sentences.append(f"E = {epochs}, {gap_sentence(score, gap(sizes))}")
     return sentences
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from isobatch.statistics.comparisons import probability_of_improvement
+from isobatch.studies.base_settings import SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, UNDER_CRITICAL, base, environments
-from isobatch.studies.scores import FINAL, MEAN, Question, answers, number, scores
+from isobatch.studies.scores import MEAN, scores
+from isobatch.studies.verdicts import MEASURES, Question, answers, estimate_text
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
-PHASE = 16  # iterations
-PPG = dict(objective="kl", policy_iterations_per_phase=PHASE, aux_epochs=3, aux_minibatches=16)
+PHASE_ITERATIONS = 16
+PPG = dict(objective="kl", policy_iterations_per_phase=PHASE_ITERATIONS, aux_epochs=3, aux_minibatches=16)
 
 
 def grid(scale: str) -> Grid:
@@ -28,7 +29,7 @@ def whole_phases(env: str, scale: str) -> dict[str, int]:
     if scale == "paper":
         return {}
     plain = base("ppo", env, scale, UNDER_CRITICAL.get(env))
-    phase = PHASE * plain.geometry.iteration_batch
+    phase = PHASE_ITERATIONS * plain.geometry.iteration_batch
     return {"total_timesteps": plain.env_steps // phase * phase}
 
 
@@ -36,10 +37,12 @@ def verdict(rows: list[Row]) -> list[str]:
     questions, sentences = [], []
     for plain in ("ppo", "ppg"):
         x, y = dict(algo=f"{plain}-ewma"), dict(algo=plain)
-        for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
-            questions.append(Question(f"{plain}-ewma less {plain}, in normalized {what}", column, x, y))
+        for column, score in MEASURES.items():
+            questions.append(Question(f"{plain}-ewma minus {plain}, in normalized {score}", column, x, y))
         chance = probability_of_improvement(scores(rows, MEAN, **x), scores(rows, MEAN, **y))
-        sentences.append(f"A run of {plain}-ewma beats one of {plain} over the run with probability {number(chance)}.")
+        sentences.append(
+            f"A run of {plain}-ewma beats one of {plain} over the run with probability {estimate_text(chance)}."
+        )
     return answers(rows, questions) + sentences
 
 

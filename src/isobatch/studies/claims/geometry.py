@@ -6,16 +6,17 @@ import numpy as np
 
 from isobatch.settings.config import Config
 from isobatch.statistics.gaps import gap
+from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import FINAL, MEAN, gap_words, levels, scores, select
+from isobatch.studies.scores import MEAN, levels, scores, select
+from isobatch.studies.verdicts import MEASURES, gap_sentence, measured_text
 
 SHAPES = {
     "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "laptop": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "paper": ((1024, 64), (256, 256), (64, 1024)),
 }
-MIDDLE = (32, 32)  # its policies are measured
+MEASURED_SHAPE = (32, 32)  # its policies are measured
 
 
 def grid(scale: str) -> Grid:
@@ -35,16 +36,16 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 def verdict(rows: list[Row]) -> list[str]:
     sentences = []
-    for column, what in ((FINAL, "final return"), (MEAN, "return over the run")):
-        found = gap({shape: scores(rows, column, shape=shape) for shape in levels(rows, "shape")})
-        sentences.append(f"N x T, {gap_words(what, found)}")
+    for column, score in MEASURES.items():
+        between = gap({shape: scores(rows, column, shape=shape) for shape in levels(rows, "shape")})
+        sentences.append(f"N x T, {gap_sentence(score, between)}")
     return sentences
 
 
 def laboratory(scale: str) -> list[Measurement]:
     """The policies of the middle shape, measured at all of them."""
     return [
-        Measurement(at_shape(base("ppo-ewma", env, scale), *MIDDLE), SHAPES[scale])
+        Measurement(at_shape(base("ppo-ewma", env, scale), *MEASURED_SHAPE), SHAPES[scale])
         for env in ([] if scale == "paper" else environments(scale))
     ]
 
@@ -53,21 +54,22 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     """The variance of the batch gradient at each shape, of the same policies, and the returns beside it."""
     sentences = []
     for env in levels(measured, "env"):
-        own = select(measured, env=env)
-        for steps in levels(own, "env_steps"):
-            points = select(own, env_steps=steps)
+        in_env = select(measured, env=env)
+        for steps in levels(in_env, "env_steps"):
+            points = select(in_env, env_steps=steps)
             least = min(point["variance"] for point in points)
-            told = ", ".join(
-                f"{point['num_envs']} x {point['num_steps']} {point['variance'] / least:.2f} "
-                f"[{point['variance_low'] / least:.2f}, {point['variance_high'] / least:.2f}]"
+            ratios = ", ".join(
+                f"{point['num_envs']} x {point['num_steps']} {measured_text(point, 'variance', '.2f', least)}"
                 for point in points
             )
-            sentences.append(f"{env}, policy after {steps:,} steps: variance of the gradient, the least is 1: {told}.")
+            sentences.append(
+                f"{env}, policy after {steps:,} steps: variance of the gradient, the least is 1: {ratios}."
+            )
         variance = {
             f"{p['num_envs']} x {p['num_steps']}": np.mean(
-                [x["variance"] for x in select(own, num_envs=p["num_envs"], num_steps=p["num_steps"])]
+                [x["variance"] for x in select(in_env, num_envs=p["num_envs"], num_steps=p["num_steps"])]
             )
-            for p in own
+            for p in in_env
         }
         score = {shape: float(np.mean(scores(rows, MEAN, env=env, shape=shape)[env])) for shape in variance}
         noisy, good = (max(variance, key=variance.__getitem__), max(score, key=score.__getitem__))

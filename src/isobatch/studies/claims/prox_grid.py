@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.gaps import gap
-from isobatch.statistics.tests import contrast
+from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import CLASSIC, SEEDS, base, environments
-from isobatch.studies.scores import MEAN, levels, number, scores, select
+from isobatch.studies.scores import MEAN, levels, scores, select
+from isobatch.studies.verdicts import beside_chance, estimate_text
 
 CENTERS = {"quick": (2, 8, 32), "laptop": (2, 4, 8, 16, 32), "paper": (2, 4, 8, 16, 32)}
 COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0), "paper": (0.25, 0.5, 1.0, 2.0, 4.0)}
@@ -34,28 +35,30 @@ def verdict(rows: list[Row]) -> list[str]:
     """What doubling the one and the other does, and where the grid is best."""
     sentences = []
     for env in levels(rows, "env"):
-        own = select(rows, env=env)
-        for column, what in (
+        for column, quantity in (
             ("approx_kl", "the KL between behavior and current policy, in doublings"),
             (MEAN, "normalized return over the run"),
         ):
-            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in slopes(own, column))
+            center, coefficient, difference = (
+                contrast([(1.0, each)])[0] for each in slopes(select(rows, env=env), column)
+            )
             alike = "the two cannot be told apart" if difference.low <= 0 <= difference.high else "they differ"
             sentences.append(
-                f"{env}, {what}: doubling the center of mass adds {number(center)}, doubling the coefficient "
-                f"{number(coefficient)}; {alike} ({number(difference)})."
+                f"{env}, {quantity}: doubling the center of mass adds {estimate_text(center)}, doubling the "
+                f"coefficient {estimate_text(coefficient)}; {alike} ({estimate_text(difference)})."
             )
-    everywhere = {
+    pairs = {
         f"{center} x {coefficient:g}": scores(rows, MEAN, center_of_mass=center, kl_coef=coefficient)
         for center in levels(rows, "center_of_mass")
         for coefficient in levels(rows, "kl_coef")
     }
-    found = gap({name: own for name, own in everywhere.items() if own.keys() == {row["env"] for row in rows}})
-    best, worst = max(found.means, key=found.means.__getitem__), min(found.means, key=found.means.__getitem__)
+    envs = {row["env"] for row in rows}
+    between = gap({name: by_env for name, by_env in pairs.items() if by_env.keys() == envs})
+    means = between.means
+    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
     sentences.append(
-        f"Normalized return over the run: best {found.means[best]:.2f} at {best}, worst {found.means[worst]:.2f} at "
-        f"{worst} (center x coefficient); a gap of {number(found.value)}, where chance alone gives "
-        f"{number(found.by_chance)} (p = {found.p:.2g})."
+        f"Normalized return over the run: best {means[best]:.2f} at {best}, worst {means[worst]:.2f} at {worst} "
+        f"(center x coefficient); a gap of {beside_chance(between)}."
     )
     return sentences
 
@@ -65,16 +68,16 @@ def slopes(rows: list[Row], column: str) -> np.ndarray:
 
     y is a score, or log2 of the KL.
     """
-    found = []
+    fits = []
     for seed in levels(rows, "seed"):
-        own = [
+        points = [
             row for row in select(rows, seed=seed) if row[column] is not None and (column == MEAN or row[column] > 0)
         ]
-        design = np.array([[1.0, np.log2(row["center_of_mass"]), np.log2(row["kl_coef"])] for row in own])
-        y = np.array([row[column] for row in own])
+        design = np.array([[1.0, np.log2(row["center_of_mass"]), np.log2(row["kl_coef"])] for row in points])
+        y = np.array([row[column] for row in points])
         (_, b, c), *_ = np.linalg.lstsq(design, y if column == MEAN else np.log2(y), rcond=None)
-        found.append((b, c, b - c))
-    return np.array(found).T
+        fits.append((b, c, b - c))
+    return np.array(fits).T
 
 
 STUDY = Study(

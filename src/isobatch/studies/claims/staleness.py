@@ -1,16 +1,17 @@
-"""Figure 1: data that is held back for some iterations, treated in three ways."""
+"""Figure 1: data that is held back for some iterations, with three objectives."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
+from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scales import SEEDS, base, environments
-from isobatch.studies.scores import MEAN, Question, answers, levels, select
+from isobatch.studies.scores import MEAN, levels, select
+from isobatch.studies.verdicts import Question, answers
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
-MORE = (0, 2, 4, 8, 16)  # on CartPole, at laptop scale
+CARTPOLE_LEVELS = (0, 2, 4, 8, 16)  # at laptop scale
 FRESH = "fresh data"
 SIZES = dict(num_envs=16, num_steps=64, num_minibatches=8)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -25,7 +26,7 @@ def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale):
         config = base("ppo", env, scale, SETTINGS.get(env, SIZES))
-        for level in MORE if (scale, env) == ("laptop", "CartPole-v1") else LEVELS[scale]:
+        for level in CARTPOLE_LEVELS if (scale, env) == ("laptop", "CartPole-v1") else LEVELS[scale]:
             stale = config.replace(staleness=level)
             for objective in STALE_OBJECTIVES if level else ():
                 cells.append(Cell(with_stale_objective(stale, objective), {"staleness": level, "treatment": objective}))
@@ -43,17 +44,17 @@ def verdict(rows: list[Row]) -> list[str]:
             FRESH: dict(staleness=0)
         }
         for name, other in others.items():
-            what = f"Staleness {level}: decoupled less {name}, in normalized return over the run"
-            questions.append(Question(what, MEAN, decoupled, other))
+            text = f"Staleness {level}: decoupled minus {name}, in normalized return over the run"
+            questions.append(Question(text, MEAN, decoupled, other))
     sentences = answers(rows, questions)
-    moved = {
+    divergences = {
         env: [row["approx_kl"] for row in select(rows, staleness=0, env=env) if row["approx_kl"] is not None]
         for env in levels(rows, "env")
     }
-    told = ", ".join(f"{env} {sum(own) / len(own):.2g}" for env, own in moved.items() if own)
+    means = ", ".join(f"{env} {sum(kl) / len(kl):.2g}" for env, kl in divergences.items() if kl)
     return [
         *sentences,
-        f"KL between behavior and current policy with fresh data: {told}; the paper's is of the order of .01 to .02.",
+        f"KL between behavior and current policy with fresh data: {means}; the paper's is of the order of .01 to .02.",
     ]
 
 

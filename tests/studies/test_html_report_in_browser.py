@@ -10,7 +10,7 @@ import made_up_study
 import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
-from test_study_page import data_of, report
+from test_html_report import data_of, report
 
 from isobatch.training.metrics import RETURN
 

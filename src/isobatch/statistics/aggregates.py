@@ -22,8 +22,8 @@ from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, LEVEL, Estimate, w
 
 Scores = Mapping[str, ArrayLike] | Sequence[ArrayLike] | np.ndarray
 Groups = Sequence[np.ndarray]  # one array [..., seeds] for each environment
-LEAST_SEEDS = 2
-ENOUGH_RESAMPLES = comb(2 * LEAST_FOR_INTERVAL - 1, LEAST_FOR_INTERVAL)  # different ones, for an interval
+FEWEST_SEEDS = 2
+FEWEST_RESAMPLES = comb(2 * LEAST_FOR_INTERVAL - 1, LEAST_FOR_INTERVAL)  # different ones, for an interval
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """All environments in one number, four ways, and the standard error of the mean."""
+    """Four aggregates of all environments, and the standard error of the mean."""
 
     mean: Estimate
     error: float
@@ -54,9 +54,9 @@ def score_table(scores: Scores) -> dict[str, np.ndarray]:
         raise UsageError("scores is empty: give the scores of at least one environment")
     table = {env: np.asarray(values, dtype=np.float64) for env, values in named.items()}
     for env, values in table.items():
-        if values.ndim != 1 or len(values) < LEAST_SEEDS:
+        if values.ndim != 1 or len(values) < FEWEST_SEEDS:
             raise UsageError(
-                f"scores of {env!r} has shape {values.shape}: give one score for each of at least {LEAST_SEEDS} seeds"
+                f"scores of {env!r} has shape {values.shape}: give one score for each of at least {FEWEST_SEEDS} seeds"
             )
         if not np.all(np.isfinite(values)):
             raise UsageError(
@@ -95,10 +95,10 @@ def interquartile_mean(scores: Scores, resamples: int = 1000, seed: int = 0) -> 
 def optimality_gap(scores: Scores, target: float = 1.0, resamples: int = 1000, seed: int = 0) -> Estimate:
     """target - mean over all runs of min(x, target): how far runs fall short."""
 
-    def short(groups: Groups) -> np.ndarray:
+    def shortfall(groups: Groups) -> np.ndarray:
         return np.mean(np.maximum(target - np.concatenate(groups, axis=-1), 0.0), axis=-1)
 
-    return stratified(short, list(score_table(scores).values()), resamples, seed)
+    return stratified(shortfall, list(score_table(scores).values()), resamples, seed)
 
 
 def middle_half(groups: Groups) -> np.ndarray:
@@ -130,7 +130,7 @@ def stratified(statistic: Callable[[Groups], np.ndarray], groups: Groups, resamp
     """A statistic of groups [seeds] and its percentile interval; the value alone where there are too few resamples."""
     value = float(statistic(groups))
     different = prod(comb(2 * len(x) - 1, len(x)) for x in groups)
-    if not resamples or different < ENOUGH_RESAMPLES:
+    if not resamples or different < FEWEST_RESAMPLES:
         return Estimate(value)
     return with_interval(value, statistic(redraw(groups, resamples, seed)))
 

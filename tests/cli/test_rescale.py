@@ -1,31 +1,18 @@
-"""The commands `rescale` and `advise` as a person uses them."""
+"""The command `rescale` as a person uses it."""
 
 from __future__ import annotations
 
 import json
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from command_words import BASE, SAMPLE, SETTINGS, called
 
 from isobatch.cli.flags import Parser, add_config, config_from
 from isobatch.cli.main import main
 from isobatch.rescaling import rescale
 from isobatch.settings.presets import preset
-
-SAMPLE = Path(__file__).parents[1] / "data" / "zoo_sample.yml"
-BASE = ["--algo", "ppo-ewma", "--num-envs", "64", "--num-steps", "32", "--num-minibatches", "8", "--update-epochs", "1"]
-SETTINGS = dict(algo="ppo-ewma", num_envs=64, num_steps=32, num_minibatches=8, update_epochs=1)
-
-
-def called(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(list(words)) == 0
-    done = capsys.readouterr()
-    assert done.err == ""
-    return done.out
 
 
 def block(text: str, title: str) -> str:
@@ -153,64 +140,3 @@ def test_a_yaml_that_is_not_a_mapping(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("- n_envs\n- 8\n")
     assert main(["rescale", "--from-zoo", str(path), "--factor", "2"]) == 2
     assert "not a mapping but a list" in capsys.readouterr().err
-
-
-def test_advise_draws_and_judges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    picture = tmp_path / "geometry.svg"
-    out = called(capsys, "advise", *BASE, "--num-steps", "256", "--plot", str(picture))
-    assert "64 x 256 = 16,384" in out
-    assert "8 minibatches of 2,048" in out
-    assert "minibatch-count wins over minibatch-size" in out
-    assert picture.is_file()
-    answer = json.loads(called(capsys, "advise", *BASE, "--json"))
-    assert {c["status"] for c in answer["checks"]} <= {"pass", "warn", "note"}
-
-
-def test_advise_reads_the_metrics_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from isobatch.settings.files import dump_config
-
-    config = preset(**SETTINGS, lr_schedule="constant")
-    (tmp_path / "config.yaml").write_text(dump_config(config))
-    (tmp_path / "run.json").write_text("{}")
-    rows = [f"{i},{i * 2048},0,0.3,0.5,0.01,1.0" for i in range(1, 21)]
-    header = "iteration,env_steps,seed,losses/clipfrac,losses/explained_variance,losses/approx_kl,advantages/std"
-    (tmp_path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
-    out = called(capsys, "advise", str(tmp_path))
-    assert "what the run's metrics say" in out
-    assert "30.00% of the ratios are clipped" in out
-    assert "learning_rate 0.0025 -> 0.001575" in " ".join(out.split())  # 1.0364/1.6449 of it
-    answer = json.loads(called(capsys, "advise", str(tmp_path), "--json"))
-    assert answer["monitors"][0]["suggestions"][0]["after"] == pytest.approx(0.0025 * 1.0364 / 1.6449, rel=1e-4)
-
-
-PROBE = """
-import sys
-from isobatch.cli.main import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as help_was_printed:
-    code = help_was_printed.code
-loaded = {"jax", "numpy", "matplotlib", "equinox"} & set(sys.modules)
-sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
-"""
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["rescale", "--help"],
-        ["rescale", *BASE, "--to-num-envs", "4"],
-        ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Inherited-v0", "--factor", "2"],
-        ["advise", *BASE],
-    ],
-)
-def test_instant_and_without_jax(words: list[str]) -> None:
-    """No JAX is loaded, and the whole command takes less than 0.3 s of processor time, the best of three."""
-    seconds = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert done.returncode == 0, done.stderr
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.3, seconds

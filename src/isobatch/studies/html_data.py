@@ -1,40 +1,52 @@
-"""What the charts of a study's page are drawn from, as plain JSON: the curves of all seeds, scores and gaps."""
+"""The data of the charts in a study's HTML report, as plain JSON: the curves of all seeds, scores and gaps."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.statistics.normalization import range_of
+from isobatch.studies.charts import WINDOW, View, gaps_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN, levels
-from isobatch.studies.summary import ALL, Line, by_variant, variant_name
-from isobatch.studies.views import WINDOW, View, gaps_of, seed_lines, views_of
+from isobatch.studies.scores import FINAL, MEAN, levels, select
+from isobatch.studies.summary_table import ALL, Line, by_variant, variant_name
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import LENGTH, RETURN, Table
 
 KL = "losses/approx_kl"
-NORMALISED = "normalized"  # made of the return in the browser
+NORMALIZED = "normalized"  # made of the return in the browser
 METRICS = {
     RETURN: "episodic return",
-    NORMALISED: "normalized return",
+    NORMALIZED: "normalized return",
     LENGTH: "episode length",
     KL: "KL to the behavior policy",
 }
-VALUES = 150_000  # numbers of curves on a page, which keeps it around a megabyte
+CURVE_NUMBERS = 150_000  # on a page, which keeps it around a megabyte
 FEWEST_POINTS = 40
 
 
-def page_data(
+class ChartData(TypedDict):
+    metrics: list[list[str]]  # name and label
+    normalized: list[str]  # the metric that is made in the browser, and the one that it is made of
+    points: int  # of a curve
+    window: float
+    environments: list[dict[str, Any]]
+    cells: dict[str, dict[str, Any]]
+    views: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+    gaps: dict[str, Any] | None
+
+
+def chart_data(
     study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], table: list[Line]
-) -> dict[str, Any]:
-    """`table` is what `summary.summarise_rows` made of the rows."""
-    measured = [metric for metric in METRICS if metric != NORMALISED]
+) -> ChartData:
+    """`table` is what `summary_table.summarize_rows` made of the rows."""
+    measured = [metric for metric in METRICS if metric != NORMALIZED]
     runs = len({(row["cell"], row["seed"]) for row in rows})
-    points = min(POINTS, longest_run(curves), max(FEWEST_POINTS, VALUES // (runs * len(measured))))
+    points = min(POINTS, longest_run(curves), max(FEWEST_POINTS, CURVE_NUMBERS // (runs * len(measured))))
     ends: dict[str, int] = {}
     for row in rows:
         ends[row["env"]] = max(ends.get(row["env"], 0), row["env_steps"])
@@ -45,8 +57,8 @@ def page_data(
     environments = [{"name": env, "last": last, "range": known_range(study, env)} for env, last in ends.items()]
     normalized = any(env["range"] for env in environments)
     return {
-        "metrics": [[name, label] for name, label in METRICS.items() if name != NORMALISED or normalized],
-        "normalized": [NORMALISED, RETURN],
+        "metrics": [[name, label] for name, label in METRICS.items() if name != NORMALIZED or normalized],
+        "normalized": [NORMALIZED, RETURN],
         "points": points,
         "window": WINDOW,
         "environments": environments,
@@ -66,24 +78,24 @@ def cell_data(
     cell: str, rows: list[Row], table: Table | None, metrics: list[str], points: int, last: int
 ) -> dict[str, Any]:
     """The curves of its seeds on a common x-axis, and the seeds that diverged."""
-    own = [row for row in rows if row["cell"] == cell]
+    runs = select(rows, cell=cell)
     lines: dict[str, list[list[float | None]]] = {metric: [] for metric in metrics}
     seeds: list[int] = []
     if table is not None and len(table["seed"]):
         seeds = np.unique(table["seed"]).tolist()
         for metric in metrics:
-            _, found = seed_lines(table, metric, points, last)
-            lines[metric] = [[short(value) for value in line] for line in found]
-    diverged = {str(row["seed"]): row["diverged_at"] for row in own if row["diverged"]}
-    return {"runs": len(own), "seeds": seeds, "lines": lines, "diverged": diverged}
+            _, curves = seed_lines(table, metric, points, last)
+            lines[metric] = [[short(value) for value in curve] for curve in curves]
+    diverged = {str(row["seed"]): row["diverged_at"] for row in runs if row["diverged"]}
+    return {"runs": len(runs), "seeds": seeds, "lines": lines, "diverged": diverged}
 
 
 def known_range(study: Study, env: str) -> list[float] | None:
     try:
-        found = range_of(env, study.ranges)
+        limits = range_of(env, study.ranges)
     except UsageError:
         return None
-    return [found.low, found.high]
+    return [limits.low, limits.high]
 
 
 def all_views(study: Study, rows: list[Row], factors: list[str]) -> list[View]:
@@ -103,26 +115,26 @@ def view_data(view: View) -> dict[str, Any]:
 
 def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[dict[str, Any]]:
     """Seeds and mean with interval, for each line of the table; all environments first."""
-    found = []
+    entries = []
     for line in sorted(table, key=lambda line: line["env"] != ALL):
-        own = by_variant([row for row in rows if line["env"] in (ALL, row["env"])], factors)[line["variant"]]
+        chosen = by_variant([row for row in rows if line["env"] in (ALL, row["env"])], factors)[line["variant"]]
         entry: dict[str, Any] = {"env": line["env"], "variant": line["variant"], "diverged": line["diverged"]}
         for column in (FINAL, MEAN):
             estimate = {name: short(line[column][name]) for name in ("value", "low", "high")}
-            entry[column] = estimate | {"seeds": [short(row[column]) for row in own]}
-        found.append(entry)
-    return found
+            entry[column] = estimate | {"seeds": [short(row[column]) for row in chosen]}
+        entries.append(entry)
+    return entries
 
 
 def gaps_data(study: Study, rows: list[Row]) -> dict[str, Any] | None:
-    found = gaps_of(study, rows)
-    if found is None:
+    gaps = gaps_of(study, rows)
+    if gaps is None:
         return None
     bars = [
         {"variant": variant, "env": env, "value": short(gap.value.value), "error": short(gap.error)}
-        for (variant, env), gap in found.found.items()
+        for (variant, env), gap in gaps.differences.items()
     ]
-    return {"divisor": found.divisor, "variants": found.variants, "envs": found.envs, "bars": bars}
+    return {"divisor": gaps.divisor, "variants": gaps.variants, "envs": gaps.envs, "bars": bars}
 
 
 def varying_settings(rows: list[Row], factors: list[str]) -> tuple[list[str], list[str]]:

@@ -1,7 +1,7 @@
 """A study as one HTML file that needs nothing else: no network, no other file, no package.
 
 Words and tables are written here and can be read without JavaScript; charts are drawn by the scripts in `assets/` from
-the JSON that `page_data` makes. The page is a function of the study's files: the same files give the same bytes.
+the JSON that `html_data` makes. The page is a function of the study's files: the same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -14,27 +14,40 @@ from typing import Any
 
 from isobatch.drawing import COLORS
 from isobatch.studies.grid import Row
-from isobatch.studies.page_data import varying_settings
-from isobatch.studies.scores import levels
-from isobatch.studies.summary import ALL, COLUMNS, Line, variant_name
+from isobatch.studies.html_data import ChartData, varying_settings
+from isobatch.studies.scores import levels, unique_cells
+from isobatch.studies.study_directory import StudyInfo
+from isobatch.studies.summary_table import ALL, COLUMNS, Line, variant_name
 
 PAGE = "report.html"
 SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js")
+
+
+class Report(StudyInfo):
+    """What a study showed, as `--json` prints it."""
+
+    claim: str
+    dir: str
+    finished: bool
+    table: list[Line]
+    verdict: list[str]
+    pictures: list[str]
+    page: str
 
 
 def asset(name: str) -> str:
     return (resources.files("isobatch.studies") / "assets" / name).read_text(encoding="utf-8")
 
 
-def page(report: dict[str, Any], data: dict[str, Any], rows: list[Row], times: list[Row]) -> str:
-    """`report` is what `report.make_report` found, `data` what charts are drawn from."""
-    command = f"isobatch study run {report['study']} --preset {report['preset']}"
+def html_page(report: Report, data: ChartData, rows: list[Row], times: list[Row]) -> str:
+    """`times` are the rows of timing.csv."""
+    command = f"isobatch study run {report['study']} --scale {report['scale']}"
     colors = "".join(f"--series-{i}: {color}; " for i, color in enumerate(COLORS))
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Template(asset("report.html")).substitute(
         study=escape(report["study"]),
         claim=escape(report["claim"]),
-        gist=escape(gist(report, times)),
+        gist=escape(summary(report, times)),
         css=f":root {{ {colors}}}\n{asset('report.css')}",
         banner="" if report["finished"] else banner(report),
         verdict=verdict(report) if report["finished"] else "",
@@ -47,38 +60,37 @@ def page(report: dict[str, Any], data: dict[str, Any], rows: list[Row], times: l
     )
 
 
-def banner(report: dict[str, Any]) -> str:
-    words = " ".join(escape(sentence) for sentence in report["verdict"])
-    return f'<p class="banner" role="status"><strong>Not finished.</strong> {words}</p>'
+def banner(report: Report) -> str:
+    sentences = " ".join(escape(sentence) for sentence in report["verdict"])
+    return f'<p class="banner" role="status"><strong>Not finished.</strong> {sentences}</p>'
 
 
-def verdict(report: dict[str, Any]) -> str:
+def verdict(report: Report) -> str:
     items = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in report["verdict"])
     return f'<section id="verdict" class="card">\n<h2>What it shows</h2>\n<ul>\n{items}\n</ul>\n</section>'
 
 
-def gist(report: dict[str, Any], times: list[Row]) -> str:
+def summary(report: Report, times: list[Row]) -> str:
     """The experiment in a line."""
     envs = report["environments"]
     where = envs[0] if len(envs) == 1 else f"{len(envs)} environments"
-    parts = [f"{report['preset']} preset", where, f"{report['cells']} settings x {report['seeds']} seeds"]
+    parts = [f"{report['scale']} scale", where, f"{report['cells']} settings x {report['seeds']} seeds"]
     return " · ".join([*parts, *([duration(sum(row["seconds"] for row in times))] if times else [])])
 
 
-def facts(report: dict[str, Any], rows: list[Row], times: list[Row]) -> str:
+def facts(report: Report, rows: list[Row], times: list[Row]) -> str:
     """What was run, when and with what."""
     dates = sorted(str(row["finished"])[:10] for row in times if row.get("finished"))
-    versions = report.get("versions", {"isobatch": [report["version"]]})
-    told = {
-        "Preset": report["preset"],
+    entries = {
+        "Scale": report["scale"],
         "Environments": ", ".join(report["environments"]),
         "Runs": f"{report['cells']} settings x {report['seeds']} seeds, {amount(report['env_steps'])} steps in all",
         "Seeds": ", ".join(map(str, sorted(set(levels(rows, "seed"))))),
         "Time": duration(sum(row["seconds"] for row in times)) + ", compilation included" if times else "",
         "Finished": " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "",
-        "Versions": ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items()),
+        "Versions": ", ".join(f"{name} {' and '.join(versions)}" for name, versions in report["versions"].items()),
     }
-    return "\n".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in told.items() if value)
+    return "\n".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items() if value)
 
 
 def tables(lines: list[Line]) -> str:
@@ -102,10 +114,9 @@ def sort_keys(line: Line) -> list[Any]:
 def settings(rows: list[Row], factors: list[str]) -> str:
     """A line for each cell with what differs between cells, and once what does not."""
     vary, shared = varying_settings(rows, factors)
-    unique = list({row["cell"]: row for row in reversed(rows)}.values())[::-1]
     lines = [
         [(value, value) for value in (row["env"], variant_name(row, factors), *(row[name] for name in vary))]
-        for row in unique
+        for row in unique_cells(rows)
     ]
     same = [[(name, name), (rows[0][name], str(rows[0][name]))] for name in shared]
     return (
@@ -118,7 +129,7 @@ def settings(rows: list[Row], factors: list[str]) -> str:
 
 def table(columns: list[str], lines: list[list[tuple[Any, Any]]]) -> str:
     """Cells are pairs: what is shown, and what is sorted by. Numbers stand to the right."""
-    right = [all(is_number(line[place][1]) for line in lines) for place in range(len(columns))]
+    right = [all(is_number(line[column][1]) for line in lines) for column in range(len(columns))]
     head = "".join(
         f'<th scope="col"{" class=number" if numeric else ""}><button type="button">{escape(name)}</button></th>'
         for name, numeric in zip(columns, right, strict=True)

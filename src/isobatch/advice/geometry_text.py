@@ -9,8 +9,8 @@ from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
 
 SHADES = "█▓▒░"
-WIDTH = 44  # characters of a rollout row
-BOXES = 6  # minibatches that are drawn
+ROW_CHARACTERS = 44  # characters of a rollout row
+SHOWN_MINIBATCHES = 6  # minibatches that are drawn
 
 
 def diagram(config: Config) -> str:
@@ -24,14 +24,14 @@ def diagram(config: Config) -> str:
             f"T = {g.num_steps:,} steps", f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
         ),
         _arrow("whole environment rows" if whole_rows else "random permutation"),
-        _side(_boxes(config), f"{_count(g.num_minibatches, 'minibatch', 'es')} of {g.optimization_batch:,}"),
-        _arrow(f"x {_count(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
+        _side(_boxes(config), f"{count_text(g.num_minibatches, 'minibatch', 'es')} of {g.optimization_batch:,}"),
+        _arrow(f"x {count_text(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
         _side(
-            _count(g.gradient_steps, "gradient step") + " per iteration",
+            count_text(g.gradient_steps, "gradient step") + " per iteration",
             f"{g.env_steps_per_gradient_step:,.4g} new samples each",
         ),
         *_phase(config),
-        _arrow(f"x {_count(config.num_iterations, 'iteration')}"),
+        _arrow(f"x {count_text(config.num_iterations, 'iteration')}"),
         _side(f"{steps:,} gradient steps in all", f"{config.env_steps:,} environment steps"),
         "",
         f"  proximal policy  {_proximal(config)}",
@@ -44,7 +44,7 @@ def _rows(config: Config) -> list[str]:
     n = config.num_envs
     shown = list(range(1, n + 1)) if n <= len(SHADES) else [1, 2, 3, n]
     label = max(len(f"{n:,}"), 1)
-    rows = [f"  env {k:>{label},}  {SHADES[i] * (WIDTH - label - 8)}" for i, k in enumerate(shown)]
+    rows = [f"  env {k:>{label},}  {SHADES[i] * (ROW_CHARACTERS - label - 8)}" for i, k in enumerate(shown)]
     if n > len(SHADES):
         rows.insert(3, f"  {'⋮':>{label + 4}}")
     return rows
@@ -52,13 +52,13 @@ def _rows(config: Config) -> list[str]:
 
 def _boxes(config: Config) -> str:
     """Minibatches with the shades of the environments their samples come from."""
-    count = min(config.num_minibatches, BOXES)
+    count = min(config.num_minibatches, SHOWN_MINIBATCHES)
     shades = SHADES[: min(config.num_envs, len(SHADES))]
     cells = sorted((shades * 4 * count)[: 4 * count], key=shades.index)
     if config.minibatch_scheme == "shuffle":
         random.Random(0).shuffle(cells)
     boxes = ["".join(cells[4 * i : 4 * i + 4]) for i in range(count)]
-    return "  ".join(boxes) + (" …" if config.num_minibatches > BOXES else "")
+    return "  ".join(boxes) + (" …" if config.num_minibatches > SHOWN_MINIBATCHES else "")
 
 
 def _phase(config: Config) -> list[str]:
@@ -68,10 +68,10 @@ def _phase(config: Config) -> list[str]:
     count = phase * config.aux_minibatches
     size = g.iteration_batch // config.aux_minibatches
     return [
-        _arrow(f"every {_count(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
+        _arrow(f"every {count_text(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
         _side(
-            f"auxiliary phase: {_count(config.aux_epochs, 'epoch')}",
-            f"of {_count(count, 'minibatch', 'es')} of {size:,}",
+            f"auxiliary phase: {count_text(config.aux_epochs, 'epoch')}",
+            f"of {count_text(count, 'minibatch', 'es')} of {size:,}",
         ),
     ]
 
@@ -98,16 +98,16 @@ def _advantages(config: Config) -> str:
 
 
 def _under(text: str, right: str) -> str:
-    return _side(f"└{f' {text} ':─^{WIDTH - 4}}┘", right)
+    return _side(f"└{f' {text} ':─^{ROW_CHARACTERS - 4}}┘", right)
 
 
 def _arrow(text: str) -> str:
-    return f"{' ' * (WIDTH // 2)}▼ {text}"
+    return f"{' ' * (ROW_CHARACTERS // 2)}▼ {text}"
 
 
 def _side(left: str, right: str) -> str:
-    return f"  {left:<{WIDTH}}{right}"
+    return f"  {left:<{ROW_CHARACTERS}}{right}"
 
 
-def _count(number: int, word: str, plural: str = "s") -> str:
+def count_text(number: int, word: str, plural: str = "s") -> str:
     return f"{number:,} {word}{plural if number != 1 else ''}"

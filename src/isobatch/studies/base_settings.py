@@ -1,4 +1,4 @@
-"""The settings that the studies share: the paper's own, and versions of them that a laptop can run.
+"""The base settings of the studies by environment and scale: the paper's, and versions that a laptop can run.
 
 Laptop settings keep what the claims are about: one policy epoch, an optimization batch that can be divided by 64, and
 little movement of the policy per iteration. They are smaller in everything else. Learning rates are low enough for the

@@ -1,4 +1,4 @@
-"""Run a study: cells of equal shape together, finished ones never again, in an order that depends on nothing."""
+"""Run a study: cells of equal shape together, finished ones never again, always in the same order."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.settings.config import Config
-from isobatch.studies.grid import Cell, Grid, Study, check_preset
+from isobatch.studies.grid import Cell, Grid, Study, check_scale
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.measurements import measure
 from isobatch.studies.rows import rows_of_cell
-from isobatch.studies.store import Results
+from isobatch.studies.study_directory import StudyDirectory
 
 LANES = 64  # cells x seeds that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
@@ -21,25 +21,25 @@ Watch = Callable[[str, float], None]
 
 def run_study(
     study: Study,
-    preset: str,
+    scale: str,
     out: Path,
-    watch: Watch = lambda what, done: None,
-) -> Results:
-    """Train what is not finished yet. A kill loses at most the part that was being trained.
+    watch: Watch = lambda label, done: None,
+) -> StudyDirectory:
+    """Train what is not finished yet. A kill loses at most the part in training.
 
-    `watch` gets what is being done and the part of all that is done.
+    `watch` gets a label of the current work and the share of all work that is done.
     """
-    check_preset(preset)
-    grid = study.grid(preset)
+    check_scale(scale)
+    grid = study.grid(scale)
     environment_of(grid.cells[0].config)  # says what is missing before anything is written
-    results = Results.begin(out, study.name, preset, grid)
+    directory = StudyDirectory.begin(out, study.name, scale, grid)
     parts = parts_of(grid)
-    total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(preset) else 1)
+    total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(scale) else 1)
     done = 0.0
-    for place, cells in enumerate(parts, 1):
+    for index, cells in enumerate(parts, 1):
         share = work(cells, grid) / total
-        if not results.finished(cells):
-            label = f"part {place} of {len(parts)}: {part_words(cells)}"
+        if not directory.finished(cells):
+            label = f"part {index} of {len(parts)}: {part_label(cells)}"
             watch(label, done)
             clock = time.perf_counter()
 
@@ -52,42 +52,42 @@ def run_study(
                 for cell, outcome in zip(cells, outcomes, strict=True)
                 for row in rows_of_cell(cell, outcome, grid.seeds, study.ranges)
             ]
-            results.save(cells, outcomes, rows, time.perf_counter() - clock)
-            results.collect(parts)
+            directory.save(cells, outcomes, rows, time.perf_counter() - clock)
+            directory.collect(parts)
         done += share
-    results.collect(parts)
-    measure_policies(study, preset, results, watch)
+    directory.collect(parts)
+    measure_policies(study, scale, directory, watch)
     watch("done", 1.0)
-    return results
+    return directory
 
 
-def measure_policies(study: Study, preset: str, results: Results, watch: Watch) -> None:
+def measure_policies(study: Study, scale: str, directory: StudyDirectory, watch: Watch) -> None:
     """What the laboratory adds, if it has not been measured yet."""
-    wanted = study.laboratory(preset)
-    if not wanted or results.measured():
+    measurements = study.laboratory(scale)
+    if not measurements or directory.measured():
         return
     rows = []
-    for place, measurement in enumerate(wanted):
+    for index, measurement in enumerate(measurements):
         env = measurement.config.env
 
-        def inner(part: float, label: str = f"laboratory: {env}", place: int = place) -> None:
-            watch(label, 1 - LABORATORY_SHARE * (1 - (place + part) / len(wanted)))
+        def inner(part: float, label: str = f"laboratory: {env}", index: int = index) -> None:
+            watch(label, 1 - LABORATORY_SHARE * (1 - (index + part) / len(measurements)))
 
-        rows += measure(measurement, results.path / "laboratory" / env, inner)
-    results.save_measured(rows)
+        rows += measure(measurement, directory.path / "laboratory" / env, inner)
+    directory.save_measured(rows)
 
 
 def parts_of(grid: Grid) -> list[list[Cell]]:
-    """Cells that share a compiled program, at most LANES lanes of them at a time, in parts as equal as can be."""
+    """Cells that share a compiled program, at most LANES lanes of them at a time, in parts of nearly equal size."""
     by_shape: dict[Config, list[Cell]] = {}
     for cell in grid.cells:
         by_shape.setdefault(cell.config.static, []).append(cell)
     parts = []
-    for same in by_shape.values():
-        lanes = 1 if host_environment_of(same[0].config) else LANES  # one setting at a time has environments enough
-        count = min(-(-len(same) * grid.num_seeds // lanes), len(same))
-        size = -(-len(same) // count)
-        parts += [same[i : i + size] for i in range(0, len(same), size)]
+    for cells in by_shape.values():
+        lanes = 1 if host_environment_of(cells[0].config) else LANES  # one setting at a time has environments enough
+        count = min(-(-len(cells) * grid.num_seeds // lanes), len(cells))
+        size = -(-len(cells) // count)
+        parts += [cells[i : i + size] for i in range(0, len(cells), size)]
     return parts
 
 
@@ -103,6 +103,6 @@ def work(cells: list[Cell], grid: Grid) -> float:
     )
 
 
-def part_words(cells: list[Cell]) -> str:
+def part_label(cells: list[Cell]) -> str:
     config = cells[0].config
     return f"{config.algo} on {config.env}, {config.num_envs} x {config.num_steps}, {len(cells)} setting(s)"

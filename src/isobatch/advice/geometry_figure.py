@@ -12,14 +12,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from isobatch.advice.geometry_text import count_text
 from isobatch.rescaling.rules import advantage_decay
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
 
-ROWS, CELLS = 8, 16  # environments and time steps that are drawn at most
-BLOCKS = 8  # minibatches that are drawn at most
-DOTS = 8  # gradient steps per epoch that are drawn at most
-EPOCHS = 4
+SHOWN_ENVS, SHOWN_STEPS = 8, 16  # environments and time steps that are drawn at most
+SHOWN_MINIBATCHES = 8  # minibatches that are drawn at most
+SHOWN_GRADIENT_STEPS = 8  # gradient steps per epoch that are drawn at most
+SHOWN_EPOCHS = 4
 TIMES = "\N{MULTIPLICATION SIGN}"
 INK, FAINT, ACCENT = "#1b2a38", "#8796a5", "#d1495b"
 COLORS = ("#00496b", "#0a7e8c", "#3aa6a0", "#8cc8a0", "#e9c46a", "#f4a261", "#e76f51", "#b5485a")
@@ -53,17 +54,13 @@ def _title(axes: Any, config: Config) -> None:
     g = config.geometry
     axes.text(5, 69.5, f"{config.algo} on {config.env}", fontsize=22, weight="bold", va="center")
     story = (
-        f"{_count(config.num_iterations, 'iteration')}: {_count(g.iteration_batch, 'environment step')} become "
-        f"{_count(g.gradient_steps, 'gradient step')} in each"
+        f"{count_text(config.num_iterations, 'iteration')}: {count_text(g.iteration_batch, 'environment step')} become "
+        f"{count_text(g.gradient_steps, 'gradient step')} in each"
     )
     if g.phase_batch:
-        epochs = _count(config.aux_epochs, "epoch")
+        epochs = count_text(config.aux_epochs, "epoch")
         story += f", with an auxiliary phase of {epochs} after every {g.policy_iterations_per_phase:,}"
     axes.text(5, 65, story, fontsize=13, color=FAINT, va="center")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'s' if number != 1 else ''}"
 
 
 def _heading(axes: Any, x: float, top: float, text: str) -> None:
@@ -90,7 +87,7 @@ def _square(axes: Any, x: float, y: float, width: float, height: float, color: s
 def _shown_rows(config: Config) -> list[int | None]:
     """Environments to draw, from the top; None is a gap."""
     n = config.num_envs
-    return list(range(1, n + 1)) if n <= ROWS else [*range(1, ROWS - 1), None, n]
+    return list(range(1, n + 1)) if n <= SHOWN_ENVS else [*range(1, SHOWN_ENVS - 1), None, n]
 
 
 def _color(row: int) -> str:
@@ -99,7 +96,7 @@ def _color(row: int) -> str:
 
 def _rollout(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     g, rows = config.geometry, _shown_rows(config)
-    cells = min(g.num_steps, CELLS)
+    cells = min(g.num_steps, SHOWN_STEPS)
     high, wide = height / max(len(rows), 6), width / max(cells, 8)
     top = bottom + height / 2 + high * len(rows) / 2
     start = left + (width - wide * cells) / 2
@@ -143,7 +140,7 @@ def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[s
 
 def _minibatches(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     g = config.geometry
-    blocks = min(g.num_minibatches, BLOCKS)
+    blocks = min(g.num_minibatches, SHOWN_MINIBATCHES)
     columns = min(blocks, 2 if blocks <= 4 else 4)
     lines = -(-blocks // columns)
     side = 4 if blocks > 1 else 8
@@ -169,7 +166,7 @@ def _minibatches(axes: Any, config: Config, left: float, bottom: float, width: f
 def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     """A dot for each gradient step, a row for each epoch; around them their weights in the proximal average."""
     g = config.geometry
-    dots, epochs = min(g.num_minibatches, DOTS), min(g.update_epochs, EPOCHS)
+    dots, epochs = min(g.num_minibatches, SHOWN_GRADIENT_STEPS), min(g.update_epochs, SHOWN_EPOCHS)
     wide, high = width / max(dots, 8), height / max(epochs, 4)
     start = left + (width - wide * dots) / 2
     top = bottom + height / 2 + high * epochs / 2
@@ -186,8 +183,7 @@ def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width
     for (x, y), name in ((places[0], "first"), (places[-1], "last")):
         if len(places) > 1:
             axes.text(x, y - 2.4 * size, name, fontsize=10, ha="center", va="top", color=FAINT)
-    word = "minibatch" if g.num_minibatches == 1 else "minibatches"
-    text = f"{g.num_minibatches:,} {word} {TIMES} {_count(g.update_epochs, 'epoch')}"
+    text = f"{count_text(g.num_minibatches, 'minibatch', 'es')} {TIMES} {count_text(g.update_epochs, 'epoch')}"
     _heading(axes, left + width / 2, bottom + height, text)
     note = f"proximal policy: {config.proximal_policy}"
     if decay is not None:
@@ -195,7 +191,7 @@ def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width
     elif config.objective == "policy-gradient":
         note = "no proximal policy"
     fewer = " (some drawn)" if len(places) < g.gradient_steps else ""
-    _caption(axes, left + width / 2, bottom, _count(g.gradient_steps, "gradient step") + fewer, note)
+    _caption(axes, left + width / 2, bottom, count_text(g.gradient_steps, "gradient step") + fewer, note)
 
 
 def _dot(axes: Any, x: float, y: float, radius: float, color: str, alpha: float = 1.0) -> None:
@@ -214,16 +210,16 @@ def _arrow(axes: Any, start: float, end: float, y: float, text: str) -> None:
 def lengths(config: Config) -> list[tuple[str, float]]:
     """Every length of the run in environment steps, shortest first; equal ones share a line."""
     g = config.geometry
-    found = [("gradient step", g.env_steps_per_gradient_step), ("iteration", float(g.iteration_batch))]
+    named = [("gradient step", g.env_steps_per_gradient_step), ("iteration", float(g.iteration_batch))]
     if config.proximal_policy == "ewma" and config.objective != "policy-gradient":
-        found.append(("proximal age", g.proximal_age(config.hypers.beta_prox)))
+        named.append(("proximal age", g.proximal_age(config.hypers.beta_prox)))
     if config.advantage_norm == "ewma":
-        found.append(("advantage moments", span(advantage_decay(config)) * g.iteration_batch))
+        named.append(("advantage moments", span(advantage_decay(config)) * g.iteration_batch))
     if g.phase_batch:
-        found.append(("phase", float(g.phase_batch)))
-    found.append(("run", float(config.env_steps)))
+        named.append(("phase", float(g.phase_batch)))
+    named.append(("run", float(config.env_steps)))
     joined: dict[int, str] = {}
-    for name, value in sorted(found, key=lambda pair: pair[1]):
+    for name, value in sorted(named, key=lambda pair: pair[1]):
         joined[round(value)] = f"{joined[round(value)]} = {name}" if round(value) in joined else name
     return [(name, float(value)) for value, name in joined.items()]
 

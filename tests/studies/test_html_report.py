@@ -10,12 +10,12 @@ from typing import Any
 import made_up_study
 import pytest
 
-from isobatch.studies import page_data
+from isobatch.studies import html_data
+from isobatch.studies.charts import seed_lines
 from isobatch.studies.claims import STUDIES
-from isobatch.studies.page import PAGE, amount, duration
-from isobatch.studies.page_data import short
+from isobatch.studies.html_data import short
+from isobatch.studies.html_report import PAGE, amount, duration
 from isobatch.studies.report import make_report
-from isobatch.studies.views import seed_lines
 
 pytestmark = pytest.mark.xdist_group("study-page")
 
@@ -47,16 +47,16 @@ def data_of(path: Path) -> dict[str, Any]:
 
 def test_it_says_what_was_run_and_what_came_out(made: Path) -> None:
     text = unescape(re.sub("<[^>]*>", "", text_of(made)))
-    about = json.loads((made / "study.json").read_text())
+    info = json.loads((made / "study.json").read_text())
     for words in (
         "Learning does not depend on the batch size <if all rules hold>.",
-        "The smallest batch less the largest: ",
-        "isobatch study run made-up --preset quick",
+        "The smallest batch minus the largest: ",
+        "isobatch study run made-up --scale quick",
         "CartPole-v1, Acrobot-v1, Breakout-MinAtar",
         "27 settings x 3 seeds",
         "1 min 52 s, compilation included",  # nine parts of 12.5 s
-        f"jax {about['versions']['jax'][0]}",
-        f"python {about['versions']['python'][0]}",
+        f"jax {info['versions']['jax'][0]}",
+        f"python {info['versions']['python'][0]}",
         "all environments",
     ):
         assert words in text
@@ -86,10 +86,10 @@ def test_the_same_files_give_the_same_bytes(made: Path) -> None:
 
 
 def test_curves_are_those_of_the_files(made: Path) -> None:
-    from isobatch.studies.store import Results
+    from isobatch.studies.study_directory import StudyDirectory
     from isobatch.training.metrics import RETURN
 
-    data, curves = data_of(made), Results.read(made).curves()
+    data, curves = data_of(made), StudyDirectory.read(made).curves()
     last = {env["name"]: env["last"] for env in data["environments"]}
     for view in data["views"]:
         for line in view["lines"]:
@@ -111,21 +111,21 @@ def test_runs_without_values_are_there(made: Path) -> None:
     everything = {line["label"]: line["cells"] for line in data["views"][-1]["lines"]}
     lost = data["cells"][everything["no Adam rule, divisor 16"]["CartPole-v1"]]
     assert lost["diverged"] == {"0": 40960, "1": 61440}
-    ends = [max(i for i, value in enumerate(seed) if value is not None) for seed in lost["lines"][page_data.RETURN]]
+    ends = [max(i for i, value in enumerate(seed) if value is not None) for seed in lost["lines"][html_data.RETURN]]
     assert ends[0] < ends[1] < ends[2] == data["points"] - 1
     silent = data["cells"][everything[f"{made_up_study.LONG}, divisor 16"]["Acrobot-v1"]]
-    assert all(value is None for seed in silent["lines"][page_data.RETURN] for value in seed)
-    assert any(value is not None for seed in silent["lines"][page_data.KL] for value in seed)
+    assert all(value is None for seed in silent["lines"][html_data.RETURN] for value in seed)
+    assert any(value is not None for seed in silent["lines"][html_data.KL] for value in seed)
 
 
 def test_large_studies_have_fewer_points(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_of(made)["points"] == 62  # lines of a run
-    monkeypatch.setattr(page_data, "VALUES", 50 * 81 * 3)
+    monkeypatch.setattr(html_data, "CURVE_NUMBERS", 50 * 81 * 3)
     report(made)
     assert data_of(made)["points"] == 50
-    monkeypatch.setattr(page_data, "VALUES", 1)
+    monkeypatch.setattr(html_data, "CURVE_NUMBERS", 1)
     report(made)
-    assert data_of(made)["points"] == page_data.FEWEST_POINTS
+    assert data_of(made)["points"] == html_data.FEWEST_POINTS
     monkeypatch.undo()
     report(made)
 
@@ -140,10 +140,10 @@ def test_half_a_study_says_so(tmp_path: Path) -> None:
     assert data_of(path)["gaps"] is None
 
 
-def test_without_ladder_pictures_and_known_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = dataclasses.replace(made_up_study.STUDY, name="plain", pictures="", everywhere={}, ladder="")
+def test_without_divisors_pictures_and_known_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = dataclasses.replace(made_up_study.STUDY, name="plain", pictures="", everywhere={}, divisor="")
     path = made_up_study.write_study(tmp_path / "plain", study=study)
-    monkeypatch.setattr(page_data, "known_range", lambda study, env: None)
+    monkeypatch.setattr(html_data, "known_range", lambda study, env: None)
     report(path, study)
     data = data_of(path)
     assert [view["title"] for view in data["views"]] == [""]

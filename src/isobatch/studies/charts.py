@@ -1,20 +1,19 @@
-"""What pictures and page of a study show, before it is drawn: which cells together, curves of seeds, gaps."""
+"""What figures and HTML report of a study show, before drawing: which cells together, curves of seeds, gaps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from isobatch.statistics.comparisons import Difference, difference
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import levels, scores
-from isobatch.studies.summary import variant_name
+from isobatch.studies.scores import levels, scores, select
+from isobatch.studies.summary_table import variant_name
 from isobatch.training.curves import POINTS, seed_curves
 from isobatch.training.metrics import Table
 
-WINDOW = 0.05  # part of the run that a point of a curve is the mean of
+WINDOW = 0.05  # share of the run that a point of a curve is the mean of
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,12 @@ def views_of(study: Study, rows: list[Row], factors: list[str]) -> list[View]:
     short = [factor for factor in factors if factor != study.pictures] or factors
     for value in levels(rows, study.pictures):
         others = [row for row in rows if is_everywhere(study, row) and row[study.pictures] != value]
-        own = [row for row in rows if row[study.pictures] == value]
-        if all(is_everywhere(study, row) for row in own) and len(own) < len(rows):
-            continue  # it is in all the others
+        chosen = select(rows, **{study.pictures: value})
+        if all(is_everywhere(study, row) for row in chosen) and len(chosen) < len(rows):
+            continue  # they are in all the others
         labels = {row["cell"]: variant_name(row, factors) for row in others}
-        labels |= {row["cell"]: variant_name(row, short) for row in own}
-        views.append(View(str(value), variant_name(own[0], [study.pictures]), others + own, labels))
+        labels |= {row["cell"]: variant_name(row, short) for row in chosen}
+        views.append(View(str(value), variant_name(chosen[0], [study.pictures]), others + chosen, labels))
     return views
 
 
@@ -59,26 +58,26 @@ def seed_lines(
 
 @dataclass(frozen=True)
 class Gaps:
-    """Final return of the largest batch less that of the smallest."""
+    """Final return of the largest batch minus that of the smallest."""
 
-    divisor: Any  # of the smallest batch
+    divisor: int  # of the smallest batch
     variants: list[str]
     envs: list[str]
-    found: dict[tuple[str, str], Difference]  # (variant, environment)
+    differences: dict[tuple[str, str], Difference]  # by variant and environment
 
 
 def gaps_of(study: Study, rows: list[Row]) -> Gaps | None:
-    """By environment and variant; nothing where a study has no ladder, or not yet two rungs of it."""
-    if not study.ladder or len(levels(rows, study.ladder)) < 2:
+    """By environment and variant; nothing where a study divides no batch, or has not finished two batch sizes yet."""
+    if not study.divisor or len(levels(rows, study.divisor)) < 2:
         return None
-    smallest = levels(rows, study.ladder)[-1]
-    last = [row for row in rows if row[study.ladder] == smallest]
+    smallest = levels(rows, study.divisor)[-1]
+    at_smallest = select(rows, **{study.divisor: smallest})
     largest = scores([row for row in rows if is_everywhere(study, row)])
-    variants, envs = levels(last, study.pictures), [env for env in largest if env in levels(last, "env")]
-    found = {}
+    variants, envs = levels(at_smallest, study.pictures), [env for env in largest if env in levels(at_smallest, "env")]
+    differences = {}
     for variant in variants:
-        small = scores(last, **{study.pictures: variant})
+        small = scores(at_smallest, **{study.pictures: variant})
         for env in envs:
             if env in small:
-                _, found[variant, env] = difference({env: largest[env]}, {env: small[env]})
-    return Gaps(smallest, variants, envs, found) if found else None
+                _, differences[variant, env] = difference({env: largest[env]}, {env: small[env]})
+    return Gaps(smallest, variants, envs, differences) if differences else None

@@ -1,8 +1,8 @@
-"""The results of a study on disk.
+"""The directory of a study: its results on disk.
 
 | file                  | what                                                                                       |
 |-----------------------|--------------------------------------------------------------------------------------------|
-| `study.json`          | which study, preset, grid and version; the versions of all packages it was trained with    |
+| `study.json`          | which study, scale, grid and version; the versions of all packages it was trained with     |
 | `parts/PART.csv.gz`   | curves of the cells that were trained together                                             |
 | `parts/PART.json`     | their rows, written last: a part is finished when this file is there                       |
 | `rows.csv`            | one row per cell and seed, with every setting                                              |
@@ -19,7 +19,7 @@ import csv
 import gzip
 import io
 import json
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,81 +28,91 @@ from typing import Any
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
-from isobatch.studies.grid import Cell, Grid, Row, digest
+from isobatch.files import replace_file
+from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
 from isobatch.training.metrics import Table, format_number, table_of
 from isobatch.training.run_directory import versions
 
-ABOUT = "study.json"
+INFO = "study.json"
 LABORATORY = "laboratory.csv"
 
 
+class StudyInfo(GridSizes):
+    """The contents of study.json."""
+
+    study: str
+    scale: str
+    version: str
+    grid: str  # digest of everything that is trained
+    versions: dict[str, list[str]]  # of all packages that it was trained with
+
+
 @dataclass(frozen=True)
-class Results:
-    """A directory that holds one study at one preset."""
+class StudyDirectory:
+    """A directory that holds one study at one scale."""
 
     path: Path
-    about: dict[str, Any]
+    info: StudyInfo
 
     @classmethod
-    def begin(cls, path: Path, name: str, preset: str, grid: Grid) -> Results:
+    def begin(cls, path: Path, name: str, scale: str, grid: Grid) -> StudyDirectory:
         """A new directory, or one that was begun with the same grid by the same version."""
-        identity = {"study": name, "preset": preset, "version": version(), "grid": grid.digest}
-        about = identity | grid.sizes() | {"versions": {name: [value] for name, value in versions().items()}}
-        if (path / ABOUT).is_file():
-            was = cls.read(path).about
+        identity = {"study": name, "scale": scale, "version": version(), "grid": grid.digest}
+        if (path / INFO).is_file():
+            before = cls.read(path).info
             differ = [
-                f"{key} ({was.get(key)} there, {value} now)" for key, value in identity.items() if was.get(key) != value
+                f"{key} ({before.get(key)} there, {value} now)"
+                for key, value in identity.items()
+                if before.get(key) != value
             ]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
         elif path.is_dir() and any(path.iterdir()):
             raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
-            write(path / ABOUT, json.dumps(about, indent=1) + "\n")
+            first_versions = {"versions": {package: [version] for package, version in versions().items()}}
+            write_json(path / INFO, identity | grid.sizes() | first_versions)
         return cls.read(path)
 
     @classmethod
-    def read(cls, path: Path) -> Results:
+    def read(cls, path: Path) -> StudyDirectory:
         try:
-            about = json.loads((path / ABOUT).read_text())
+            info = json.loads((path / INFO).read_text())
         except FileNotFoundError:
-            raise UsageError(f"dir={str(path)!r} holds no study: it has no {ABOUT}; check the path.") from None
+            raise UsageError(f"dir={str(path)!r} holds no study: it has no {INFO}; check the path.") from None
         except (OSError, ValueError):
-            raise UsageError(f"dir={str(path)!r} has a damaged {ABOUT}: name another folder.") from None
-        return cls(path, about)
+            raise UsageError(f"dir={str(path)!r} has a damaged {INFO}: name another folder.") from None
+        return cls(path, info)
 
     def finished(self, cells: list[Cell]) -> bool:
         return self.part(cells, ".json").is_file()
 
     def save(self, cells: list[Cell], outcomes: list[Outcome], rows: list[Row], seconds: float) -> None:
-        """The curves, then what they come to."""
+        """The curves, then the rows that are computed from them."""
         self.note_versions()
         curves = "".join(curve_lines(cell, outcome.table) for cell, outcome in zip(cells, outcomes, strict=True))
         write(self.part(cells, ".csv.gz"), gzip.compress(curves.encode(), mtime=0))
-        write(
-            self.part(cells, ".json"),
-            json.dumps({"seconds": seconds, "finished": now(), "rows": rows}, indent=1) + "\n",
-        )
+        write_json(self.part(cells, ".json"), {"seconds": seconds, "finished": now(), "rows": rows})
 
     def note_versions(self) -> None:
         """A study that goes on with other versions of its packages says so."""
-        about = self.read(self.path).about
-        known = about.setdefault("versions", {})
+        info = self.read(self.path).info
+        known = info["versions"]
         new = {name: value for name, value in versions().items() if value not in known.get(name, [])}
         if new:
             known.update({name: [*known.get(name, []), value] for name, value in new.items()})
-            write(self.path / ABOUT, json.dumps(about, indent=1) + "\n")
+            write_json(self.path / INFO, info)
 
     def part(self, cells: list[Cell], ending: str) -> Path:
         return self.path / "parts" / (digest([cell.name for cell in cells]) + ending)
 
     def collect(self, parts: list[list[Cell]]) -> None:
         """rows.csv, curves.csv.gz and timing.csv, made anew of the finished parts, in the order of the grid."""
-        there = [cells for cells in parts if self.finished(cells)]
-        contents = [json.loads(self.part(cells, ".json").read_text()) for cells in there]
+        finished = [cells for cells in parts if self.finished(cells)]
+        contents = [json.loads(self.part(cells, ".json").read_text()) for cells in finished]
         write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
-        lines = "".join(gzip.decompress(self.part(cells, ".csv.gz").read_bytes()).decode() for cells in there)
+        lines = "".join(gzip.decompress(self.part(cells, ".csv.gz").read_bytes()).decode() for cells in finished)
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
         times = [
@@ -112,7 +122,7 @@ class Results:
                 "seconds": round(content["seconds"], 2),
                 "finished": content.get("finished"),
             }
-            for cells, content in zip(there, contents, strict=True)
+            for cells, content in zip(finished, contents, strict=True)
         ]
         write(self.path / "timing.csv", csv_text(times))
 
@@ -138,7 +148,7 @@ class Results:
         by_cell: dict[str, list[tuple]] = {}
         for name, *values in lines:
             by_cell.setdefault(name, []).append(tuple(float(v) if v else np.nan for v in values))
-        return {name: table_of(CURVES, own) for name, own in by_cell.items()}
+        return {name: table_of(CURVES, points) for name, points in by_cell.items()}
 
 
 def curve_lines(cell: Cell, table: Table) -> str:
@@ -179,18 +189,17 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write(path, json.dumps(content, indent=1) + "\n")
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Write a file all at once. A full disk stops a study with a sentence and leaves nothing half-written."""
-    draft = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        replace_file(path, content)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        path.with_name(path.name + ".new").unlink(missing_ok=True)
         raise RunError(
             f"{str(path)!r} cannot be written ({error.strerror}): make room, and run the same command again; what was "
             "finished is kept."

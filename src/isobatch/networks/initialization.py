@@ -1,0 +1,92 @@
+"""Freshly initialized networks.
+
+Initial weights are drawn with NumPy, seed by seed, outside any compiled program: orthogonal initialization needs a QR
+decomposition, and batched QR inside jit can deadlock on a CPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space, distribution_size
+from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.layers import Conv, Dense
+from isobatch.networks.torso import STAGE_CONVS, Torso, channels_first, encoder_for
+from isobatch.settings.config import Config, Encoder
+
+HIDDEN_GAIN = 2**0.5  # gains of the three kinds of layers, as in CleanRL and OpenAI baselines
+POLICY_GAIN = 0.01
+VALUE_GAIN = 1.0
+KERNEL_SIZE = 3
+NATURE_CONVS = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
+
+
+def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:
+    """Freshly initialized networks; the same seed gives the same bits."""
+    rng = np.random.default_rng([seed, 0x150BA7C4])
+    torso = _torso(rng, config, obs_shape)
+    features = torso.denses[-1].bias.size
+    if isinstance(action_space, Box):
+        size, log_std = len(action_space.low), jnp.zeros(len(action_space.low))
+    else:
+        size, log_std = distribution_size(action_space), None
+    head = _dense(rng, features, size, POLICY_GAIN)
+    value_torso = _torso(rng, config, obs_shape) if config.arrangement == "dual" else None
+    value_head = _dense(rng, features, 1, VALUE_GAIN)
+    aux_head = _dense(rng, features, 1, VALUE_GAIN) if config.policy_iterations_per_phase else None
+    policy = Policy(
+        torso, head, log_std, action_space if isinstance(action_space, MultiDiscrete | MultiBinary) else None
+    )
+    return ActorCritic(policy, value_torso, value_head, aux_head, config.arrangement)
+
+
+def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...]) -> Torso:
+    encoder = encoder_for(config, obs_shape)
+    first = encoder != "mlp" and channels_first(obs_shape)
+    image = (*obs_shape[1:], obs_shape[0]) if first else obs_shape
+    convs: tuple[Conv, ...] = ()
+    width = int(np.prod(obs_shape))
+    if encoder != "mlp":
+        convs = tuple(_convs(rng, encoder, config.channels, image[-1]))
+        blank = jax.ShapeDtypeStruct(image, jnp.float32)
+        narrow = Torso(convs, (), config.activation, 3, encoder == "impala")
+        width = jax.eval_shape(narrow, blank).size
+    sizes = (width, *config.hidden_sizes)
+    denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in itertools.pairwise(sizes)]
+    return Torso(convs, tuple(denses), config.activation, len(obs_shape), encoder == "impala", first)
+
+
+def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...], inputs: int) -> Iterator[Conv]:
+    def conv(i: int, o: int, size: int = KERNEL_SIZE, stride: int = 1, padding: int = 0) -> Conv:
+        kernel = _orthogonal(rng, size * size * i, o, HIDDEN_GAIN)
+        return Conv(kernel.reshape(size, size, i, o), jnp.zeros(o), stride, padding)
+
+    layers = list(itertools.pairwise((inputs, *channels)))
+    match encoder:
+        case "nature":  # Mnih 2015
+            for (i, o), (size, stride) in zip(layers, NATURE_CONVS, strict=True):
+                yield conv(i, o, size, stride)
+        case "impala":
+            for i, o in layers:
+                yield conv(i, o, padding=KERNEL_SIZE // 2)
+                yield from (conv(o, o, padding=KERNEL_SIZE // 2) for _ in range(STAGE_CONVS - 1))
+        case _:
+            yield from (conv(i, o) for i, o in layers)
+
+
+def _dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Dense:
+    return Dense(_orthogonal(rng, inputs, outputs, gain), jnp.zeros(outputs))
+
+
+def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) -> Array:
+    """A matrix with orthonormal rows or columns (Saxe 2014), uniform over all of them, times `gain`."""
+    gaussian = rng.standard_normal((max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(gaussian)
+    q *= np.sign(np.diag(r))
+    return jnp.asarray(gain * (q if rows >= columns else q.T), jnp.result_type(float))

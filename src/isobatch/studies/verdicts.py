@@ -1,0 +1,73 @@
+"""Sentences that say what a study showed: differences with intervals and tests, and gaps beside those of chance."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from isobatch.statistics.bootstrap import Estimate, interval_text
+from isobatch.statistics.comparisons import LEVEL, bonferroni, difference, van_elteren
+from isobatch.statistics.gaps import Gap
+from isobatch.studies.grid import Row
+from isobatch.studies.scores import FINAL, MEAN, scores, shared
+
+MEASURES = {FINAL: "final return", MEAN: "return over the run"}  # columns of scores, in words
+
+
+def estimate_text(estimate: Estimate, digits: int = 2) -> str:
+    """`0.52 [0.40, 0.64]`, without the interval where there is none."""
+    return interval_text(estimate.value, estimate.low, estimate.high, f".{digits}f")
+
+
+def measured_text(row: Row, name: str, number_format: str, unit: float = 1.0) -> str:
+    """An estimate of the laboratory, in multiples of `unit`."""
+    value, low, high = (row[column] / unit for column in (name, f"{name}_low", f"{name}_high"))
+    return interval_text(value, low, high, number_format)
+
+
+class Question(NamedTuple):
+    """Is X better than Y? In the scores of a column, of the rows with these factors."""
+
+    text: str
+    column: str
+    x: dict[str, Any]
+    y: dict[str, Any]
+
+
+def answers(rows: list[Row], questions: list[Question]) -> list[str]:
+    """A sentence for each question, and one that says which answers stand when all of them are seen as one family.
+
+    A sentence gives the difference X - Y with its interval, by environment too, and the van Elteren test.
+    """
+    sentences, p_values = [], {}
+    for text, column, x, y in questions:
+        first, second = shared(scores(rows, column, **x), scores(rows, column, **y))
+        by_env, overall = difference(first, second)
+        test = van_elteren(first, second)
+        low, high = overall.value.low, overall.value.high
+        sign = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
+        each = ", ".join(f"{env} {in_env.value.value:+.2f}" for env, in_env in by_env.items())
+        where = f"; by environment {each}" if len(by_env) > 1 else ""
+        sentences.append(
+            f"{text}: {estimate_text(overall.value)}, which {sign} (van Elteren p = {test.two_sided:.2g}{where})."
+        )
+        p_values[text] = test.two_sided
+    strict = bonferroni(p_values, LEVEL).significant
+    more = [name for name in bonferroni(p_values, 0.05).significant if name not in strict]
+    listed = [f"{len(names)}" + (f" ({'; '.join(names)})" if names else "") for names in (strict, more)]
+    return [
+        *sentences,
+        f"Of {len(questions)} tests, corrected for their number (Bonferroni), these stand at the paper's {LEVEL:.1%}: "
+        f"{listed[0]}; and at 5 % besides: {listed[1]}.",
+    ]
+
+
+def gap_sentence(score: str, gap: Gap) -> str:
+    """The means of all batch sizes, or other variants, and how far apart they are."""
+    means = ", ".join(f"{variant}: {mean:.2f}" for variant, mean in gap.means.items())
+    return f"normalized {score}: {means}; a gap of {beside_chance(gap)}."
+
+
+def beside_chance(gap: Gap, digits: int = 2, between: str = ", where") -> str:
+    """The width of a gap, and the width that chance alone gives."""
+    width, by_chance = estimate_text(gap.value, digits), estimate_text(gap.by_chance, digits)
+    return f"{width}{between} chance alone gives {by_chance} (p = {gap.p:.2g})"

@@ -1,0 +1,42 @@
+"""Commands that merely compute numbers answer at once and load no JAX."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+from command_words import BASE, SAMPLE
+
+PROBE = """
+import sys
+from isobatch.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as help_was_printed:
+    code = help_was_printed.code
+loaded = {"jax", "numpy", "matplotlib", "equinox"} & set(sys.modules)
+sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rescale", "--help"],
+        ["rescale", *BASE, "--to-num-envs", "4"],
+        ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Inherited-v0", "--factor", "2"],
+        ["advise", *BASE],
+    ],
+)
+def test_instant_and_without_jax(words: list[str]) -> None:
+    """No JAX is loaded, and the whole command takes less than 0.3 s of processor time, the best of three."""
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.returncode == 0, done.stderr
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 0.3, seconds

@@ -1,0 +1,45 @@
+"""Sentences about where the theory of rescaling stops, and none without a cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from paper_settings import PAPER_WITHOUT_PHASES
+
+from isobatch.rescaling import Rescaled, rescale
+
+
+def warned(result: Rescaled, *words: str) -> bool:
+    return any(all(word in w for word in words) for w in result.warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "words"),
+    [
+        (dict(update_epochs=3), dict(factor=4), ["update_epochs=3", "one policy epoch"]),
+        (dict(), dict(factor=4, critical_batch=8192), ["8,192", "near", "critical batch size"]),
+        (dict(), dict(factor=4, critical_batch=5000), ["above", "critical batch size", "0.53 times"]),
+        (dict(), dict(factor=0.5), ["critical_batch", "not given"]),
+        (dict(proximal_policy="behavior"), dict(factor=4), ["65,536", "16,384", "beta_prox=0.969697"]),
+        (dict(advantage_norm="minibatch"), dict(factor=4), ["2,048", "8,192", "advantage_norm=iteration"]),
+        (dict(gamma=0.9, gae_lambda=0.5), dict(num_steps=64), ["256 -> 64", "1.82 steps", "gae_lambda"]),
+        (dict(), dict(factor=1 / 16, use=["malladi"]), ["malladi", "beta1 breaks above 10", "16-fold"]),
+        (dict(), dict(factor=0.25), ["advantage decay 0", "65,536", "262,144"]),
+        (dict(staleness=4), dict(factor=4), ["staleness=4", "65,536", "262,144", "staleness=16"]),
+        (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2-fold"]),
+    ],
+)
+def test_warnings_where_the_theory_stops(changes: dict, target: dict[str, Any], words: list[str]) -> None:
+    assert warned(rescale(PAPER_WITHOUT_PHASES.replace(**changes), **target), *words)
+
+
+def test_no_warning_without_a_cause() -> None:
+    assert rescale(PAPER_WITHOUT_PHASES, factor=4, critical_batch=1e6).warnings == ()
+    a2c = PAPER_WITHOUT_PHASES.replace(objective="policy-gradient", proximal_policy="behavior", num_minibatches=1)
+    assert rescale(a2c, factor=4).warnings == ()  # without a proximal policy there is no age to change
+
+
+def test_sample_cost_near_the_critical_batch_by_hand() -> None:
+    """B = 8192 -> 2048 at B_crit = 5000: (1 + .4096)/(1 + 1.6384) = .534 (McCandlish 2018)."""
+    assert warned(rescale(PAPER_WITHOUT_PHASES, factor=4, critical_batch=5000), "0.53 times")

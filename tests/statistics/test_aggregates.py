@@ -1,0 +1,48 @@
+"""Aggregates over environments and seeds by hand, and scores that are refused."""
+
+from __future__ import annotations
+
+import pytest
+from some_scores import RNG, UNEQUAL
+
+from isobatch.statistics.aggregates import (
+    aggregate,
+    interquartile_mean,
+    score_table,
+    summarize,
+)
+from isobatch.statistics.bootstrap import Estimate
+
+
+def test_interquartile_mean_by_sorting() -> None:
+    runs = sorted(x for values in UNEQUAL.values() for x in values)
+    middle = runs[len(runs) // 4 : len(runs) - len(runs) // 4]
+    assert len(middle) == 8
+    assert interquartile_mean(UNEQUAL).value == pytest.approx(sum(middle) / len(middle))
+
+
+def test_aggregates_by_hand() -> None:
+    """Means 2, 4 and 9: their mean 5, median 4. Short of 5: 4, 2, 1, 1 and 0 four times over 8 runs: 1."""
+    scores = {"a": [1, 3], "b": [4, 4], "c": [5, 9, 9, 13]}
+    found = aggregate(scores, target=5)
+    assert (found.mean.value, found.median.value) == pytest.approx((5, 4))
+    assert found.optimality_gap.value == pytest.approx(1)
+    assert found.interquartile_mean.value == pytest.approx((4 + 4 + 5 + 9) / 4)
+    assert found.error == pytest.approx((2 / 2 + 0 + (32 / 3) / 4) ** 0.5 / 3)
+
+
+def test_summaries_by_hand() -> None:
+    """1, 2, 6: mean 3, variance (4 + 1 + 9)/2 = 7; 97.5 % of Student's t with 2 degrees lie below 4.30265."""
+    found = summarize({"a": [1, 2, 6], "b": [5, 5]})
+    assert (found["a"].deviation, found["a"].error, found["a"].seeds) == pytest.approx((7**0.5, (7 / 3) ** 0.5, 3))
+    assert found["a"].mean.value == 3
+    mean = found["a"].mean
+    assert (mean.high - mean.low) / 2 == pytest.approx(4.30265 * (7 / 3) ** 0.5, rel=1e-5)
+    assert found["b"].mean == Estimate(5, 5, 5)
+
+
+def test_arrays_are_environments_by_seeds() -> None:
+    array = RNG.standard_normal((3, 4))
+    named = {str(e): array[e] for e in range(3)}
+    assert aggregate(array) == aggregate(named)
+    assert list(score_table(array)) == ["0", "1", "2"]

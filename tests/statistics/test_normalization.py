@@ -1,0 +1,56 @@
+"""Normalized returns by hand, and the returns of random actions as they are stated."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from isobatch.envs.registry import env_ids, make_env
+from isobatch.errors import UsageError
+from isobatch.statistics.normalization import FIRST_EIGHT, LAST_EIGHT, OTHERS, PROCGEN_HARD, Range, normalize, range_of
+
+
+def test_procgen_by_hand() -> None:
+    """bigfish 0 to 40; fruitbot -.5 to 27.2: 13.35 is half way; coinrun 5 to 10."""
+    assert normalize("bigfish", 20) == 0.5
+    np.testing.assert_allclose(normalize("fruitbot", [-0.5, 13.35, 27.2]), [0, 0.5, 1])
+    np.testing.assert_allclose(normalize("coinrun", [0, 7.5, 10]), [-1, 0.5, 1])
+    assert range_of("BigfishHard-v0") == range_of("bigfish")
+    assert len(PROCGEN_HARD) == 16
+    assert FIRST_EIGHT == ("coinrun", "starpilot", "caveflyer", "dodgeball", "fruitbot", "chaser", "miner", "jumper")
+    assert {*FIRST_EIGHT, *LAST_EIGHT} == set(PROCGEN_HARD)
+
+
+def test_other_environments_and_given_ranges() -> None:
+    assert set(OTHERS) <= set(env_ids())
+    assert all("random actions" in found.source for found in OTHERS.values())
+    assert normalize("CartPole-v1", 500) == 1
+    assert normalize("Probe-Delay", 3, {"Probe-Delay": Range(1, 5, "by hand")}) == 0.5
+    assert normalize("bigfish", 20, {"bigfish": Range(0, 20)}) == 1
+
+
+def test_refused_ranges() -> None:
+    with pytest.raises(UsageError, match=r"'Probe-Delay' has no return range: give one as ranges=\{'Probe-Delay'"):
+        normalize("Probe-Delay", 1)
+    with pytest.raises(UsageError, match="did you mean bigfish"):
+        normalize("bigfsh", 1)
+    for low, high in ((1, 1), (2, 1), (float("nan"), 1)):
+        with pytest.raises(UsageError, match="two finite returns with low < high"):
+            Range(low, high)
+
+
+def test_random_returns_are_those_measured() -> None:
+    """The committed script on one environment: the table holds what it prints, to within 4 standard errors."""
+    path = Path(__file__).parents[2] / "docs" / "results" / "random_returns.py"
+    spec = importlib.util.spec_from_file_location("random_returns", path)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    returns, lengths = script.play(make_env("CartPole-v1"), 256, jax.random.key(1))
+    np.testing.assert_array_equal(returns, lengths)
+    assert abs(np.mean(returns) - OTHERS["CartPole-v1"].low) < 4 * np.std(returns) / 256**0.5

@@ -1,0 +1,116 @@
+"""All claims: their grids build at every scale, and their verdicts follow the numbers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_rows import at_shapes, made_up
+
+from isobatch.errors import UsageError
+from isobatch.statistics.normalization import range_of
+from isobatch.studies.claims import STUDIES, study_of
+from isobatch.studies.claims.prox_grid import slopes
+from isobatch.studies.grid import SCALES
+
+
+def test_the_catalogue_is_complete() -> None:
+    assert set(STUDIES) == {
+        *("staleness", "invariance", "adam-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
+    }
+    with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
+        study_of("stalenes")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_grid_builds(name: str, scale: str) -> None:
+    study = STUDIES[name]
+    grid = study.grid(scale)
+    sizes = grid.sizes()
+    assert len(sizes["environments"]) == {"quick": 1, "paper": 16}.get(scale, len(sizes["environments"]))
+    assert scale != "laptop" or len(sizes["environments"]) >= 2
+    assert grid.num_seeds >= 3
+    assert not study.pictures or study.pictures in sizes["factors"]
+    assert set(study.everywhere) <= set(sizes["factors"])
+    names = [tuple(cell.factors.items()) for cell in grid.cells if cell.config.env == sizes["environments"][0]]
+    assert len(set(names)) == len(names)
+    for cell in grid.cells:
+        range_of(cell.config.env)
+        steps = [other.config.env_steps for other in grid.cells if other.config.env == cell.config.env]
+        assert min(steps) > 0.9 * max(steps), "compared at equal data"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_verdicts_are_sentences(name: str) -> None:
+    found = STUDIES[name].verdict(made_up(name))
+    assert found
+    assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
+
+
+def test_verdicts_follow_the_numbers() -> None:
+    def sentence(name: str, good: dict[str, Any] | None, begin: str) -> str:
+        return next(line for line in STUDIES[name].verdict(made_up(name, good)) if line.startswith(begin))
+
+    begin = "At c = 64, no Adam rule minus all rules, in normalized final return"
+    assert "which cannot be told from 0" in sentence("invariance", None, begin)
+    assert "which is above 0" in sentence("invariance", {"rules": "no Adam rule"}, begin)
+    gap = "All rules, normalized final return:"
+    assert "gap between best and worst of c = 1, 4, 16, 64 is 0.0" in sentence("invariance", None, gap)
+    assert "is 0.4" in sentence("invariance", {"divisor": 64}, gap)
+    assert "smallest: -0.39" in sentence("invariance", {"divisor": 64}, "All rules, normalized final return,")
+    stands = sentence("invariance", {"rules": "no Adam rule"}, "Of 13 tests")
+    assert "these stand at the paper's 0.1%: 2 (At c = 64, no Adam rule" in stands
+    assert "at the paper's 0.1%: 0; and at 5 % besides: 0." in sentence("invariance", None, "Of 13 tests")
+    decoupled = {"treatment": "decoupled", "staleness": 8}
+    assert "which is above 0" in sentence("staleness", decoupled, "Staleness 8: decoupled minus recent")
+    assert "cannot be told" in sentence("staleness", decoupled, "Staleness 4: decoupled minus recent")
+    assert "0.40" in sentence("ewma", {"algo": "ppo-ewma"}, "ppo-ewma minus ppo")
+    assert "probability 1.00" in sentence("ewma", {"algo": "ppo-ewma"}, "A run of ppo-ewma")
+    assert "best 0.90 at 32 x 4" in sentence("prox-grid", {"center_of_mass": 32, "kl_coef": 4.0}, "Normalized")
+    several = {"update_epochs": 4, "divisor": 16}
+    assert "final return: c = 1: 0.50, c = 16: 0.90; a gap of 0.4" in sentence("epochs", several, "E = 4")
+    assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
+    assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
+    assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
+    assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep minus trajectory")
+
+
+def test_invariance_names_the_critical_batch_size() -> None:
+    rows = [row | {"num_envs": 64, "num_steps": 32, "num_minibatches": 16} for row in made_up("invariance")]
+    assert STUDIES["invariance"].reading(rows, at_shapes()[:1]) == [
+        "CartPole-v1: optimization batches of 128 to 2 samples; critical batch size by the laboratory: "
+        "1,000 [900, 1,200] after 100 steps."
+    ]
+
+
+def test_what_doubling_does_is_found() -> None:
+    """KL = center^-1 x coefficient^-1/2, exactly."""
+    rows = [
+        row | {"approx_kl": row["center_of_mass"] ** -1.0 * row["kl_coef"] ** -0.5, "normalized_mean": 0.5}
+        for row in made_up("prox-grid")
+    ]
+    found = slopes([row for row in rows if row["env"] == "CartPole-v1"], "approx_kl")
+    np.testing.assert_allclose(found, np.array([[-1.0], [-0.5], [-0.5]]) * np.ones(4), atol=1e-9)
+    np.testing.assert_allclose(slopes(rows, "normalized_mean"), 0, atol=1e-9)
+    assert any("they differ (-0.50" in sentence for sentence in STUDIES["prox-grid"].verdict(rows))
+
+
+def test_settings_of_the_paper() -> None:
+    """FACTS section 4: invariance with PPG-EWMA at 256 to 1 environments, three seeds."""
+    grid = STUDIES["invariance"].grid("paper")
+    own = [
+        cell
+        for cell in grid.cells
+        if cell.config.env == "envpool/BigfishHard-v0" and cell.factors["rules"] == "all rules"
+    ]
+    assert [cell.config.num_envs for cell in own] == [256, 64, 16, 4, 1]
+    assert [cell.config.policy_iterations_per_phase for cell in own] == [32, 128, 512, 2048, 8192]
+    assert [round(cell.config.hypers.beta_prox, 6) for cell in own] == [
+        0.888889,
+        0.969697,
+        0.992248,
+        0.998051,
+        0.999512,
+    ]
+    assert own[0].config.hypers.learning_rate == 5e-4
+    assert grid.num_seeds == 3
