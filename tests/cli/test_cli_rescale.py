@@ -77,7 +77,7 @@ def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str])
     words = ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Schedules-v1", "--to-num-envs", "32"]
     out = called(capsys, *words)
     assert "batch_size is the minibatch" in out
-    text = out.split("Schedules-v1:\n", 1)[1].split("\n\n", 1)[0]
+    text = out.split("Schedules-v1: &base\n", 1)[1].split("\n\n", 1)[0]
     entry = yaml.safe_load(text)
     assert (entry["n_envs"], entry["batch_size"], entry["learning_rate"]) == (32, 512, "lin_0.002")
     assert "kept as they were, without a counterpart here: policy, clip_range (its schedule)" in out

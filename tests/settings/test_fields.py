@@ -52,7 +52,7 @@ def test_a_range_holds_its_numbers(allowed, inside, outside):
         (lambda: Config(num_envs=0), "num_envs=0 must be at least 1."),
         (lambda: Config(staleness=-1), "staleness=-1 must be at least 0."),
         (lambda: Config(num_envs=2**63), "num_envs=9223372036854775808 must be at most 9223372036854775807."),
-        (lambda: Config(hidden_sizes=(8, 0)), "hidden_sizes=[8, 0] must be a list of positive sizes, for example 64,64."),
+        (lambda: Config(hidden_sizes=(0,)), "hidden_sizes=[0] must be a list of positive sizes, for example 64,64."),
         (lambda: Config(channels=()), "channels=[] must be a list of positive sizes, for example 64,64."),
         (lambda: LabOptions(chains=3), "chains=3 must be at least 4: an error bar needs so many independent ones."),
         (lambda: LabOptions(lambdas=(0.5, 1.5)), "lambdas=1.5 is out of range: use numbers from 0 to 1."),

@@ -157,16 +157,21 @@ def show_settings(after: Config, text: str) -> None:
 def show_answer(answer: Any) -> None:
     out, title = console.out, answer.library.title
     out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
-    out.print(answer.text.rstrip("\n"), markup=False)
-    values = [f"{name}={_shown(value)}" for name, value in answer.unsaid.items()]
-    for about, words in (
+    out.print(answer.excerpt.rstrip("\n"), markup=False)
+    for label, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
-        (f"not said above, {title} has no setting for it", values),
+        ("changed too, since they take settings from this one", answer.also_changed),
     ):
         if words:
             out.print()
-            out.print(console.bullet(", ".join(words), f"{about}: "))
+            out.print(console.bullet(", ".join(words), f"{label}: "))
+    if answer.unsaid:
+        out.print(f"\nnot said above, {title} has no setting for it:")
+        for consequence in dict.fromkeys(answer.consequences.values()):
+            names = [name for name in answer.unsaid if answer.consequences[name] == consequence]
+            values = ", ".join(f"{name}={_shown(answer.unsaid[name])}" for name in names)
+            out.print(console.bullet(f"{values}, {consequence}"))
 
 
 def held(result: Rescaled) -> list[str]:
@@ -186,7 +191,7 @@ def held(result: Rescaled) -> list[str]:
 
 
 def _foreign_json(answer: Any) -> dict[str, Any]:
-    names = ("settings", "kept", "left_behind", "unsaid")
+    names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 
 
