@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,14 @@ def test_rescale_prints_table_settings_and_flags_that_agree(capsys: pytest.Captu
     words = block(out, "flags").split()
     assert words[:2] == ["isobatch", "train"]
     assert config_from(parser.parse_args(words[2:])) == after
+
+
+def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    mapping = {"gravity": 3.7, "name": "a b"}
+    words = ["rescale", *BASE, "--env-kwargs", json.dumps(mapping), "--max-grad-norm", "inf", "--to-num-envs", "4"]
+    typed = shlex.split(block(called(capsys, *words), "flags"))
+    assert json.loads(typed[typed.index("--env-kwargs") + 1]) == mapping
+    assert typed[typed.index("--max-grad-norm") + 1] == "inf"
 
 
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ the --to flags or with --factor. Environments change and the rollout length and 
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +160,14 @@ def show_answer(answer: Any) -> None:
     out, title = console.out, answer.library.title
     out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
     out.print(answer.excerpt.rstrip("\n"), markup=False)
-    for label, words in (
+    for heading, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
         ("changed too, since they take settings from this one", answer.also_changed),
     ):
         if words:
             out.print()
-            out.print(console.bullet(", ".join(words), f"{label}: "))
+            out.print(console.bullet(", ".join(words), f"{heading}: "))
     if answer.unsaid:
         out.print(f"\nnot said above, {title} has no setting for it:")
         for consequence in dict.fromkeys(answer.consequences.values()):
@@ -202,8 +204,15 @@ def _flags(settings: dict[str, Any]) -> str:
         if isinstance(value, bool):
             words.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            words.append(f"{flag} {','.join(map(str, value)) if isinstance(value, list) else value}")
+            words.append(f"{flag} {shlex.quote(_typed(value))}")
     return " ".join(words)
+
+
+def _typed(value: Any) -> str:
+    """A value as a flag takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: Any) -> str:
