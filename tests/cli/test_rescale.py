@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def test_rescale_prints_table_settings_and_flags_that_agree(capsys: pytest.Captu
     words = block(out, "flags").split()
     assert words[:2] == ["isobatch", "train"]
     assert config_from(parser.parse_args(words[2:])) == after
+
+
+def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    mapping = {"gravity": 3.7, "name": "a b"}
+    words = ["rescale", *BASE, "--env-kwargs", json.dumps(mapping), "--max-grad-norm", "inf", "--to-num-envs", "4"]
+    typed = shlex.split(block(called(capsys, *words), "flags"))
+    assert json.loads(typed[typed.index("--env-kwargs") + 1]) == mapping
+    assert typed[typed.index("--max-grad-norm") + 1] == "inf"
 
 
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +73,7 @@ def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str])
     words = ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Schedules-v1", "--to-num-envs", "32"]
     out = called(capsys, *words)
     assert "batch_size is the minibatch" in out
-    text = out.split("Schedules-v1:\n", 1)[1].split("\n\n", 1)[0]
+    text = out.split("Schedules-v1: &base\n", 1)[1].split("\n\n", 1)[0]
     entry = yaml.safe_load(text)
     assert (entry["n_envs"], entry["batch_size"], entry["learning_rate"]) == (32, 512, "lin_0.002")
     assert "kept as they were, without a counterpart here: policy, clip_range (its schedule)" in out

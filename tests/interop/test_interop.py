@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.metadata
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from isobatch import interop as foreign
+from isobatch import interop
 from isobatch.errors import UsageError
-from isobatch.interop.keys import OUTSIDE, REQUIRED
+from isobatch.interop.keys import OUTSIDE, REQUIRED, get, leaves
 from isobatch.rescaling import rescale
+from isobatch.settings.config import Config
+from isobatch.settings.presets import preset
 
 SAMPLE = Path(__file__).parents[1] / "data" / "zoo_sample.yml"
-ZOO = foreign.library("zoo")
+ZOO = interop.library("zoo")
 
 
 def zoo_files() -> list[tuple[str, str]]:
@@ -41,7 +44,7 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("algo", "env", "entry"), ENTRIES)
 def test_zoo_round_trip_loses_nothing(algo: str, env: str, entry: dict[str, Any]) -> None:
-    read = foreign.from_settings(ZOO, entry, env=env, algo=algo)
+    read = interop.from_settings(ZOO, entry, env=env, algo=algo)
     assert read.write(read.config) == entry
     assert yaml.safe_load(read.text(read.config)) == {env: entry}
 
@@ -49,27 +52,27 @@ def test_zoo_round_trip_loses_nothing(algo: str, env: str, entry: dict[str, Any]
 @pytest.mark.parametrize(("algo", "env", "entry"), ENTRIES)
 def test_every_zoo_value_goes_through_the_config(algo: str, env: str, entry: dict[str, Any]) -> None:
     """Written from the config alone, without the old spelling to fall back on, the settings mean the same."""
-    read = foreign.from_settings(ZOO, entry, env=env, algo=algo)
-    bare = foreign.write(ZOO, algo, read.config)
-    assert foreign.from_settings(ZOO, bare, env=env, algo=algo).config == read.config
+    read = interop.from_settings(ZOO, entry, env=env, algo=algo)
+    bare = interop.write(ZOO, algo, read.config)
+    assert interop.from_settings(ZOO, bare, env=env, algo=algo).config == read.config
     names = {key.names[0] for key in ZOO.algorithms[algo]}
     assert set(entry) - names == {name for name in read.kept if " " not in name}
 
 
 @pytest.mark.parametrize(("algo", "env", "entry"), ENTRIES)
 def test_rescaled_zoo_entries_keep_their_other_settings(algo: str, env: str, entry: dict[str, Any]) -> None:
-    read = foreign.from_settings(ZOO, entry, env=env, algo=algo)
+    read = interop.from_settings(ZOO, entry, env=env, algo=algo)
     after = rescale(read.config, factor=0.5).after
     written = read.write(after)
     changed = {name for name in written if written[name] != entry.get(name)}
     assert changed <= {"n_envs", "batch_size", "learning_rate"}
-    again = foreign.from_settings(ZOO, written, env=env, algo=algo).config
+    again = interop.from_settings(ZOO, written, env=env, algo=algo).config
     assert again == after.replace(beta_prox=read.config.hypers.beta_prox)  # which is not in use
 
 
 def test_zoo_schedules_survive_rescaling() -> None:
     """c = 8/32 = 1/4: the learning rate doubles, and falls to zero as before."""
-    read = foreign.read(ZOO, SAMPLE.read_text(), env="Schedules-v1")
+    read = interop.read(ZOO, SAMPLE.read_text(), env="Schedules-v1")
     written = read.write(rescale(read.config, num_envs=32).after)
     assert written["learning_rate"] == "lin_0.002"
     assert written["clip_range"] == "lin_0.2"
@@ -78,26 +81,82 @@ def test_zoo_schedules_survive_rescaling() -> None:
 
 
 def test_zoo_settings_mean_what_stable_baselines_does_with_them() -> None:
-    config = foreign.read(ZOO, SAMPLE.read_text(), env="Inherited-v0").config
+    config = interop.read(ZOO, SAMPLE.read_text(), env="Inherited-v0").config
     assert (config.num_envs, config.num_steps, config.num_minibatches, config.update_epochs) == (8, 32, 2, 5)
     assert config.advantage_norm == "minibatch"
     assert config.hypers.vf_coef == 1.0  # theirs 0.5 of the whole squared error, ours 1.0 of half of it
     assert (config.hypers.learning_rate, config.lr_schedule) == (3e-4, "constant")
-    larger = foreign.read(ZOO, SAMPLE.read_text(), env="LargerThanRollout-v0").config
+    larger = interop.read(ZOO, SAMPLE.read_text(), env="LargerThanRollout-v0").config
     assert (larger.num_minibatches, larger.geometry.optimization_batch) == (1, 8)
-    wrapped = foreign.read(ZOO, SAMPLE.read_text(), env="Wrapped-v2")
+    wrapped = interop.read(ZOO, SAMPLE.read_text(), env="Wrapped-v2")
     assert (wrapped.config.normalize_observations, wrapped.config.normalize_rewards) == (False, True)
     assert wrapped.kept == ["env_wrapper", "frame_stack", "policy", "target_kl"]
-    a2c = foreign.read(ZOO, "n_envs: 16\nnormalize_advantage: true\n", algo="a2c").config
+    a2c = interop.read(ZOO, "n_envs: 16\nnormalize_advantage: true\n", algo="a2c").config
     assert (a2c.objective, a2c.optimizer, a2c.num_steps, a2c.num_minibatches) == ("policy-gradient", "rmsprop", 5, 1)
     assert (a2c.hypers.learning_rate, a2c.hypers.gae_lambda, a2c.advantage_norm) == (7e-4, 1.0, "minibatch")
+
+
+@pytest.mark.parametrize(("algo", "env", "entry"), ENTRIES)
+def test_an_unchanged_zoo_file_is_the_same_text(algo: str, env: str, entry: dict[str, Any]) -> None:
+    """Comments, order, quotes, anchors and `!!float` of the whole file, whichever entry was asked for."""
+    for text in [text for name, text in zoo_files() if name == algo and f"\n{env}:" in text]:
+        read = interop.read(ZOO, text, env=env, algo=algo)
+        assert read.text(read.config) == text
+
+
+@pytest.mark.parametrize(("algo", "env", "entry"), ENTRIES)
+def test_a_rescaled_zoo_file_differs_in_what_changed(algo: str, env: str, entry: dict[str, Any]) -> None:
+    for text in [text for name, text in zoo_files() if name == algo and f"\n{env}:" in text]:
+        read = interop.read(ZOO, text, env=env, algo=algo)
+        after = rescale(read.config, factor=0.5).after
+        new = read.text(after)
+        assert yaml.safe_load(new)[env] == read.write(after)
+        lines = [line[1:].strip() for line in difflib.ndiff(text.splitlines(), new.splitlines()) if line[0] in "+-"]
+        assert {line.split(":")[0] for line in lines} <= {"n_envs", "batch_size", "learning_rate"}
+
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "env"),
+    [
+        ("zoo", "ppo.yml", "CartPole-v1"),
+        ("rllib", "rllib.yaml", None),
+        ("torchrl", "torchrl.yaml", None),
+        ("skrl", "skrl.yaml", None),
+    ],
+)
+def test_unchanged_examples_are_the_same_text(name: str, file: str, env: str | None) -> None:
+    text = (EXAMPLES / file).read_text()
+    outside = {"num_envs": 512} if name == "skrl" else None
+    read = interop.read(interop.library(name), text, env=env, overrides=outside)
+    assert read.text(read.config) == text
+    larger = read.text(rescale(read.config, factor=0.5).after)
+    assert larger != text
+    assert larger.splitlines()[0] == text.splitlines()[0]  # a comment
+
+
+def test_entries_that_change_with_another_are_named() -> None:
+    """`Inherited-v0` takes its settings from `Schedules-v1` by `<<: *base`."""
+    read = interop.read(ZOO, SAMPLE.read_text(), env="Schedules-v1")
+    answer = interop.answer(rescale(read.config, num_envs=32).after, read, ZOO)
+    assert answer.also_changed == ["Inherited-v0"]
+    assert answer.excerpt.startswith("Schedules-v1: &base\n  n_envs: 32\n")
+    assert answer.excerpt.endswith("clip_range: lin_0.2\n")
+    assert answer.text.startswith("# Settings in the shape of an rl-zoo3 file")
+    heir = interop.read(ZOO, SAMPLE.read_text(), env="Inherited-v0")
+    answer = interop.answer(rescale(heir.config, num_envs=32).after, heir, ZOO)
+    assert answer.also_changed == []
+    assert "  <<: *base\n" in answer.excerpt
+    assert "\n  n_envs: 32\n" in answer.excerpt  # its own from now on
 
 
 CLEANRL = "python cleanrl/ppo_atari.py --env-id Pong-v5 --num-envs 16 --no-anneal-lr --track --seed 3 --ent-coef 0.02"
 
 
 def test_cleanrl_flags() -> None:
-    read = foreign.read(foreign.library("cleanrl"), CLEANRL)
+    read = interop.read(interop.library("cleanrl"), CLEANRL)
     config = read.config
     assert (config.env, config.num_envs, config.num_steps, config.lr_schedule) == ("Pong-v5", 16, 128, "constant")
     assert (config.hypers.clip_eps, config.hypers.value_clip_eps) == (0.1, 0.1)  # the default of this script
@@ -109,10 +168,87 @@ def test_cleanrl_flags() -> None:
 
 
 def test_cleanrl_reads_old_and_new_ways_to_write_a_flag() -> None:
-    library = foreign.library("cleanrl")
+    library = interop.library("cleanrl")
     for text in ("--anneal-lr False --num_envs=8", "--anneal_lr=false --num-envs 8", "--no-anneal-lr --num-envs 8"):
-        config = foreign.read(library, text).config
+        config = interop.read(library, text).config
         assert (config.lr_schedule, config.num_envs) == ("constant", 8), text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("ppo.py  --num_envs=16 --exp-name 'a b'  --seed 3", "ppo.py  --num-envs 4 --exp-name 'a b'  --seed 3"),
+        ("ppo.py --num-envs 16 \\\n  --track", "ppo.py --num-envs 4 \\\n  --track"),
+        ("--num-envs 16", "--num-envs 4"),
+    ],
+)
+def test_a_cleanrl_command_keeps_what_does_not_change(before: str, after: str) -> None:
+    read = interop.read(interop.library("cleanrl"), before)
+    assert read.text(read.config) == before
+    assert read.text(rescale(read.config, num_envs=4).after) == f"{after} --learning-rate 0.000125"
+
+
+ALL = [(name, algo) for name, library in interop.LIBRARIES.items() for algo in library.algorithms]
+
+
+def settings_of(answer: interop.Answer) -> dict[str, Any]:
+    """Dotted name -> value."""
+    return {name: get(answer.settings, name) for name in leaves(answer.settings)}
+
+
+@pytest.mark.parametrize(("name", "algo"), ALL)
+@pytest.mark.parametrize("norm", ["none", "minibatch", "iteration", "ewma"])
+def test_normalized_advantages_are_never_written_as_not_normalized(name: str, algo: str, norm: str) -> None:
+    """What a library cannot say is the nearest that it can, and said: other samples, not none."""
+    one = dict(num_minibatches=1, update_epochs=1) if algo == "a2c" else {}
+    config = Config.from_dict(dict(algo=algo, advantage_norm=norm, adv_norm_decay=0.5, **one))
+    answer = interop.answer(config, None, interop.library(name))
+    switches = {"normalize_advantage": algo == "ppo", "norm_adv": True}  # and their defaults
+    for switch, default in switches.items():
+        if any(switch in key.names for key in answer.library.algorithms[algo]):
+            assert settings_of(answer).get(switch, default) == (norm != "none")
+    has = {
+        "zoo": "minibatch",
+        "cleanrl": "minibatch",
+        "torchrl": "minibatch",
+        "rllib": "iteration",
+        "skrl": "iteration",
+    }
+    can = {has[name]} | ({"none"} if name in ("zoo", "cleanrl") else set()) | ({"iteration"} if one else set())
+    assert ("advantage_norm" in answer.unsaid) == (norm not in can)
+    if norm not in can:
+        assert answer.consequences["advantage_norm"].startswith(f"{has[name]} there: ")
+
+
+@pytest.mark.parametrize("name", interop.LIBRARIES)
+def test_what_a_library_cannot_say_is_listed_with_what_happens_instead(name: str) -> None:
+    library = interop.library(name)
+    config = preset("ppg-ewma", "CartPole-v1", optimizer="sgd", normalize_rewards=True, advantage_norm="ewma")
+    answer = interop.answer(config, None, library)
+    assert set(answer.consequences) == set(answer.unsaid)
+    assert answer.consequences["proximal_policy"].startswith("behavior there: what the clipping holds on to")
+    assert answer.consequences["beta_prox"] == "without a use there"
+    assert answer.consequences["objective"] == "clip there: another loss is minimized"
+    assert answer.consequences["optimizer"].startswith("adam there: ")
+    assert "there is no auxiliary phase" in answer.consequences["policy_iterations_per_phase"]
+    assert ("normalize_rewards" in answer.unsaid) == (name != "zoo")
+    assert answer.consequences["aux_epochs"] == answer.consequences["kl_coef"] == "without a use there"
+
+
+def test_what_overrides_say_beyond_the_library_is_listed_too() -> None:
+    """Read from Stable-Baselines3 with a choice of ours on top, and written back there."""
+    overrides = {"advantage_norm": "iteration", "proximal_policy": "ewma"}
+    read = interop.read(ZOO, SAMPLE.read_text(), env="Schedules-v1", overrides=overrides)
+    answer = interop.answer(read.config, read, ZOO)
+    assert answer.text == SAMPLE.read_text()  # normalize_advantage is on by default, and stays
+    assert set(answer.unsaid) == {"advantage_norm", "proximal_policy", "beta_prox"}
+
+
+def test_environments_are_written_without_our_backends() -> None:
+    config = preset("ppo", "gymnasium/CartPole-v1")
+    assert interop.answer(config, None, ZOO).text.startswith("CartPole-v1:\n")
+    assert interop.answer(config, None, interop.library("rllib")).settings["env"] == "CartPole-v1"
+    assert "env" not in interop.answer(config, None, interop.library("cleanrl")).unsaid
 
 
 def test_rllib_counts_learners_and_runners() -> None:
@@ -121,7 +257,7 @@ def test_rllib_counts_learners_and_runners() -> None:
         "num_env_runners: 4\nnum_envs_per_env_runner: 2\nnum_learners: 2\ntrain_batch_size_per_learner: 2000\n"
         "minibatch_size: 250\nnum_epochs: 1\nlr: 0.0004\nkl_coeff: 0.3\nmodel: {vf_share_layers: false}\n"
     )
-    read = foreign.read(foreign.library("rllib"), text)
+    read = interop.read(interop.library("rllib"), text)
     config = read.config
     assert (config.num_envs, config.num_steps, config.num_minibatches) == (8, 500, 8)
     assert (config.hypers.vf_coef, config.advantage_norm) == (2.0, "iteration")
@@ -131,11 +267,12 @@ def test_rllib_counts_learners_and_runners() -> None:
     written = read.write(after)
     assert (written["num_envs_per_env_runner"], written["train_batch_size_per_learner"]) == (1, 1000)
     assert written["minibatch_size"] == 125
-    assert read.unsaid(after) == {"advantage_norm": "ewma", "adv_norm_decay": pytest.approx(1 / 3)}
+    unsaid = interop.answer(after, read, read.library).unsaid
+    assert unsaid == {"advantage_norm": "ewma", "adv_norm_decay": pytest.approx(1 / 3)}
 
 
 def test_rllib_old_names_stay_old() -> None:
-    read = foreign.read(foreign.library("rllib"), "sgd_minibatch_size: 100\nnum_sgd_iter: 5\nlambda: 0.9\nlr: 0.001\n")
+    read = interop.read(interop.library("rllib"), "sgd_minibatch_size: 100\nnum_sgd_iter: 5\nlambda: 0.9\nlr: 0.001\n")
     written = read.write(rescale(read.config, num_envs=8).after)
     assert written["sgd_minibatch_size"] == 400
     assert "minibatch_size" not in written
@@ -151,7 +288,7 @@ loss: {gamma: 0.99, mini_batch_size: 1024, ppo_epochs: 3, critic_coef: 1.0, anne
 
 
 def test_torchrl_files() -> None:
-    read = foreign.read(foreign.library("torchrl"), TORCHRL)
+    read = interop.read(interop.library("torchrl"), TORCHRL)
     config = read.config
     assert (config.num_envs, config.num_steps, config.num_minibatches, config.update_epochs) == (8, 512, 4, 3)
     assert read.kept == ["loss.anneal_clip_epsilon"]
@@ -170,7 +307,7 @@ trainer: {timesteps: 1000}
 
 def test_skrl_files() -> None:
     """512 environments -> 64 (c = 8): lr / sqrt(8); as many samples take 8 times the steps per environment."""
-    read = foreign.read(foreign.library("skrl"), SKRL, overrides={"num_envs": 512})
+    read = interop.read(interop.library("skrl"), SKRL, overrides={"num_envs": 512})
     config = read.config
     assert (config.num_envs, config.num_steps, config.num_minibatches) == (512, 16, 4)
     assert config.total_timesteps == 512_000
@@ -181,20 +318,20 @@ def test_skrl_files() -> None:
     assert written["agent"]["learning_rate"] == pytest.approx(5e-4 / 8**0.5)
     assert written["agent"]["mini_batches"] == 4
     assert written["trainer"]["timesteps"] == 8000
-    assert read.unsaid(after)["num_envs"] == 64
-    flat = foreign.read(foreign.library("skrl"), "rollouts: 24\nlearning_rate: 0.001\n", overrides={"num_envs": 4})
+    assert interop.answer(after, read, read.library).unsaid["num_envs"] == 64
+    flat = interop.read(interop.library("skrl"), "rollouts: 24\nlearning_rate: 0.001\n", overrides={"num_envs": 4})
     assert flat.config.num_steps == 24
 
 
-@pytest.mark.parametrize("name", foreign.LIBRARIES)
+@pytest.mark.parametrize("name", interop.LIBRARIES)
 def test_a_config_written_in_a_librarys_words_reads_back(name: str) -> None:
-    library = foreign.library(name)
-    config = foreign.read(foreign.library("cleanrl"), "--num-envs 8 --gamma 0.98 --update-epochs 2").config
-    settings = foreign.write(library, "ppo", config)
+    library = interop.library(name)
+    config = interop.read(interop.library("cleanrl"), "--num-envs 8 --gamma 0.98 --update-epochs 2").config
+    settings = interop.write(library, "ppo", config)
     outside = {
         key.fields[0]: config.to_dict()[key.fields[0]] for key in library.algorithms["ppo"] if key.default is OUTSIDE
     }
-    again = foreign.from_settings(library, settings, overrides=outside).config
+    again = interop.from_settings(library, settings, overrides=outside).config
     for key in library.algorithms["ppo"]:
         for field in key.fields:
             assert again.to_dict()[field] == config.to_dict()[field], field
@@ -223,7 +360,7 @@ def test_a_config_written_in_a_librarys_words_reads_back(name: str) -> None:
 )
 def test_bad_settings_are_one_clear_sentence(name: str, text: str, words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        foreign.read(foreign.library(name), text)
+        interop.read(interop.library(name), text)
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "\n" not in message
@@ -231,14 +368,14 @@ def test_bad_settings_are_one_clear_sentence(name: str, text: str, words: list[s
 
 def test_unknown_names() -> None:
     with pytest.raises(UsageError, match="did you mean cleanrl"):
-        foreign.library("clean-rl")
+        interop.library("clean-rl")
     with pytest.raises(UsageError, match="env='CartPole-v0' is not in the file"):
-        foreign.read(ZOO, "CartPole-v1: {n_envs: 8}\n", env="CartPole-v0")
+        interop.read(ZOO, "CartPole-v1: {n_envs: 8}\n", env="CartPole-v0")
     with pytest.raises(UsageError, match="algo='ddpg' cannot be read from Stable-Baselines3: use ppo, a2c"):
-        foreign.read(ZOO, "n_envs: 8\n", algo="ddpg")
+        interop.read(ZOO, "n_envs: 8\n", algo="ddpg")
 
 
 def test_environments_that_cannot_be_spread_over_runners() -> None:
-    read = foreign.read(foreign.library("rllib"), "minibatch_size: 500\n")
+    read = interop.read(interop.library("rllib"), "minibatch_size: 500\n")
     with pytest.raises(UsageError, match="num_envs=1 cannot be spread over num_env_runners=2"):
         read.write(rescale(read.config, num_envs=1).after)

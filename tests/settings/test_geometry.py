@@ -1,11 +1,13 @@
 """The batches of policy optimization by their names, and which minibatches fit."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from isobatch.errors import UsageError
-from isobatch.settings.geometry import Geometry, center_of_mass, divisors, minibatch_counts, span
+from isobatch.settings.geometry import Geometry, center_of_mass, cuts_evenly, divisors, minibatch_counts, span
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,22 @@ def test_an_uneven_count_is_refused_with_numbers_that_would_fit():
     with pytest.raises(UsageError, match=r"num_minibatches=3 .*whole environment rows.*use 1 or 2 or 4 or 8"):
         Geometry(4, 6, 3, 1).check_minibatches("envs")
     Geometry(4, 6, 12, 1).check_minibatches("envs")
+
+
+@pytest.mark.parametrize("scheme", ["shuffle", "envs"])
+def test_sizes_beyond_reason_are_judged_at_once(scheme):
+    """10^18 = 2^18 5^18 has 19^2 divisors. 10^18 + 9 is a prime, and no search could go through what is below it."""
+    start = time.perf_counter()
+    assert len(divisors(10**18)) == 19 * 19
+    assert divisors(10**18 + 9) == [1, 10**18 + 9]
+    Geometry(10**9, 10**9, 10**9, 1).check_minibatches(scheme)
+    with pytest.raises(UsageError, match="num_minibatches=3 does not evenly divide"):
+        Geometry(10**18, 1, 3, 1).check_minibatches(scheme)
+    with pytest.raises(UsageError, match=r"num_minibatches=7 .*; use 1 or 1000000000000000009\."):
+        Geometry(10**18 + 9, 1, 7, 1).check_minibatches("shuffle")
+    assert time.perf_counter() - start < 2
+
+
+def test_a_count_that_no_search_finds_still_fits():
+    """1000003 x 1000033: both primes are above what is looked for, but whether one divides is plain."""
+    assert cuts_evenly(1_000_003, 1_000_003 * 1_000_033, 1, "shuffle")

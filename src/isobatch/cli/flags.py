@@ -7,16 +7,14 @@ Values go through the same `parse_value` as those of a YAML file and fail with t
 from __future__ import annotations
 
 import argparse
-import ast
-import dataclasses
-import inspect
-import textwrap
 import typing
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config, Hypers
+from isobatch.settings.fields import fields_of
 from isobatch.settings.parsing import JsonMapping, parse_value
 from isobatch.settings.presets import STALE_OBJECTIVES, preset
 from isobatch.settings.published import PUBLISHED
@@ -51,29 +49,20 @@ class Parser(argparse.ArgumentParser):
 def add_dataclass(parser: Parser, title: str, owner: type) -> None:
     """One flag for each field of a dataclass; `--no-name` also for booleans."""
     group = parser.add_argument_group(title)
-    hints = typing.get_type_hints(owner)
-    docs = field_docs(owner)
-    for field in dataclasses.fields(owner):
-        if field.name not in docs:  # a nested dataclass, whose fields get their own group
-            continue
-        kind = hints[field.name]
-        flag = "--" + field.name.replace("_", "-")
-        convert = _converter(field.name, kind)
-        about = f"{docs[field.name]} [{_shown(field.default)}]".replace("%", "%%")
-        if kind is bool:
+    for name, field in fields_of(owner).items():
+        flag = "--" + name.replace("_", "-")
+        shared: dict[str, Any] = dict(
+            dest=name, default=argparse.SUPPRESS, type=partial(parse_value, name, kind=field.kind),
+            help=f"{field.help} [{_shown(field.default)}]".replace("%", "%%"),
+        )  # fmt: skip
+        if field.kind is bool:
+            group.add_argument(flag, nargs="?", const=True, metavar="BOOL", **shared)
             group.add_argument(
-                flag, dest=field.name, nargs="?", const=True, default=argparse.SUPPRESS, type=convert,
-                metavar="BOOL", help=about,
-            )  # fmt: skip
-            group.add_argument(
-                flag.replace("--", "--no-", 1), dest=field.name, action="store_const", const=False,
+                flag.replace("--", "--no-", 1), dest=name, action="store_const", const=False,
                 default=argparse.SUPPRESS, help=argparse.SUPPRESS,
             )  # fmt: skip
         else:
-            group.add_argument(
-                flag, dest=field.name, default=argparse.SUPPRESS, type=convert, metavar=_metavar(kind),
-                help=about,
-            )  # fmt: skip
+            group.add_argument(flag, metavar=_metavar(field.kind), **shared)
 
 
 def add_config(parser: Parser) -> None:
@@ -101,7 +90,7 @@ def add_policy(parser: Parser) -> None:
 
 def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
     """The fields of these dataclasses that were set by a flag."""
-    names = {field.name for owner in owners for field in dataclasses.fields(owner)}
+    names = {name for owner in owners for name in fields_of(owner)}
     return {name: value for name, value in vars(args).items() if name in names}
 
 
@@ -129,31 +118,12 @@ def config_from(args: argparse.Namespace) -> Config:
     return preset(name, **settings)
 
 
-def field_docs(owner: type) -> dict[str, str]:
-    """Field name -> the docstring under it."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    docs = {}
-    for node, after in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docs[node.target.id] = str(after.value.value)
-    return docs
-
-
 def check_unknown(parser: Parser, unknown: list[str]) -> None:
     """Complain about the first argument that nobody asked for."""
     if unknown:
         word = unknown[0].split("=")[0]
         hint = near_matches(word, parser.flags()) or f". `{parser.prog} --help` lists what there is."
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint}")
-
-
-def _converter(name: str, kind: Any) -> Any:
-    def convert(text: str) -> Any:
-        return parse_value(name, text, kind)
-
-    return convert
 
 
 def _shown(default: Any) -> str:

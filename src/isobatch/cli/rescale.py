@@ -8,6 +8,8 @@ the --to flags or with --factor. Environments change and the rollout length and 
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +159,21 @@ def show_settings(after: Config, text: str) -> None:
 def show_answer(answer: Any) -> None:
     out, title = console.out, answer.library.title
     out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
-    out.print(answer.text.rstrip("\n"), markup=False)
-    values = [f"{name}={_shown(value)}" for name, value in answer.unsaid.items()]
+    out.print(answer.excerpt.rstrip("\n"), markup=False)
     for heading, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
-        (f"not said above, {title} has no setting for it", values),
+        ("changed too, since they take settings from this one", answer.also_changed),
     ):
         if words:
             out.print()
             out.print(console.bullet(", ".join(words), f"{heading}: "))
+    if answer.unsaid:
+        out.print(f"\nnot said above, {title} has no setting for it:")
+        for consequence in dict.fromkeys(answer.consequences.values()):
+            names = [name for name in answer.unsaid if answer.consequences[name] == consequence]
+            values = ", ".join(f"{name}={_shown(answer.unsaid[name])}" for name in names)
+            out.print(console.bullet(f"{values}, {consequence}"))
 
 
 def held(result: Rescaled) -> list[str]:
@@ -186,7 +193,7 @@ def held(result: Rescaled) -> list[str]:
 
 
 def _library_json(answer: Any) -> dict[str, Any]:
-    names = ("settings", "kept", "left_behind", "unsaid")
+    names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 
 
@@ -197,8 +204,15 @@ def _flags(settings: dict[str, Any]) -> str:
         if isinstance(value, bool):
             words.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            words.append(f"{flag} {','.join(map(str, value)) if isinstance(value, list) else value}")
+            words.append(f"{flag} {shlex.quote(_typed(value))}")
     return " ".join(words)
+
+
+def _typed(value: Any) -> str:
+    """A value as a flag takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: Any) -> str:

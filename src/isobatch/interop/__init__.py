@@ -7,7 +7,7 @@ library.
 from __future__ import annotations
 
 from isobatch.interop import cleanrl, rllib, skrl, stable_baselines3, torchrl
-from isobatch.interop.library import Answer, Foreign, Library, answer, find_library, from_settings, read, write
+from isobatch.interop.library import Answer, Library, LibrarySettings, answer, find_library, from_settings, read, write
 
 LIBRARIES: dict[str, Library] = {
     module.LIBRARY.name: module.LIBRARY for module in (stable_baselines3, cleanrl, rllib, torchrl, skrl)
@@ -19,4 +19,4 @@ def library(name: str) -> Library:
     return find_library(name, LIBRARIES)
 
 
-__all__ = ["LIBRARIES", "Answer", "Foreign", "Library", "answer", "from_settings", "library", "read", "write"]
+__all__ = ["LIBRARIES", "Answer", "Library", "LibrarySettings", "answer", "from_settings", "library", "read", "write"]

@@ -9,14 +9,14 @@ The value loss has the factor 1/2, as ours; its clip range is clip_coef. Advanta
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import Key, Known, choice, number, whole
+from isobatch.interop.keys import Key, Known, choice, environment, number, whole
 from isobatch.interop.library import Library
-from isobatch.settings.config import Config
 from isobatch.settings.parsing import parse_value
 
 COMMAND = "command"
@@ -91,13 +91,6 @@ def _clip() -> Key:
     )
 
 
-def _env() -> Key:
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return config.env
-
-    return Key(("env_id",), ("env",), None, lambda value, known: {"env": str(value)}, write)
-
-
 def _command() -> Key:
     return Key((COMMAND,), (), "", lambda value, known: {}, lambda config, old, known: old)
 
@@ -107,7 +100,7 @@ PPO = (
     *(
         _flag(key)
         for key in (
-            _env(),
+            environment("env_id", None),
             whole("num_envs", "num_envs", None),
             whole("num_steps", "num_steps", None),
             whole("total_timesteps", "total_timesteps", None),
@@ -131,7 +124,7 @@ PPO = (
 def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     """A command line, with or without the words before its flags."""
     try:
-        words = shlex.split(text)
+        words = shlex.split(text.replace("\\\n", " "))  # a command that goes on in the next line
     except ValueError as error:
         raise UsageError(f"the CleanRL command cannot be split into words ({error}): check its quotes.") from None
     first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
@@ -158,16 +151,32 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
 
 
 def render(settings: Mapping[str, Any], env: str | None) -> str:
-    words = shlex.split(settings.get(COMMAND, ""))
+    flags = [_flag_text(name, value) for name, value in settings.items() if name != COMMAND]
+    return " ".join([settings[COMMAND], *flags] if COMMAND in settings else flags)
+
+
+def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+    """The command with the flags that change, or are new at its end, and every other word as it was typed."""
+    before, _ = parse(text, None)
+    changed = text.rstrip()
     for name, value in settings.items():
-        flag = "--" + name.replace("_", "-")
-        if name == COMMAND:
-            continue
-        if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words += [flag, str(value)]
-    return shlex.join(words)
+        if name not in before:
+            changed += " " + _flag_text(name, value)
+        elif before[name] != value:
+            flag = name.replace("_", "[-_]")
+            typed = rf"(?<!\S)--(no[-_])?{flag}((=|\s+(?!--))\S+)?(?!\S)"
+            changed = re.sub(typed, _flag_text(name, value).replace("\\", r"\\"), changed, count=1)
+    if before == settings:
+        return text
+    rendered = render(settings, env)
+    return changed if parse(changed, env) == parse(rendered, env) else rendered
+
+
+def _flag_text(name: str, value: Any) -> str:
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return flag if value else flag.replace("--", "--no-", 1)
+    return f"{flag} {shlex.quote(str(value))}"
 
 
 LIBRARY = Library(
@@ -178,4 +187,5 @@ LIBRARY = Library(
     fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-5)},
     parse=parse,
     render=render,
+    edit=edit,
 )

@@ -16,6 +16,9 @@ REQUIRED = object()
 OUTSIDE = object()
 """Default of a setting that is not the library's own to make: it has to be given beside its file."""
 
+UNNAMED = "unnamed"
+"""Environment of settings that do not say theirs."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -78,15 +81,35 @@ def number(names: str, field: str, default: Any, times: float = 1.0) -> Key:
 
 
 def choice(names: str, field: str, default: bool, on: Any, off: Any) -> Key:
-    """A switch of theirs that chooses between two values of ours."""
+    """A switch of theirs that chooses between two values of ours.
+
+    A third value of ours is written as `on`, which is the nearer one: advantages that are normalized over other samples
+    are not advantages that are not normalized.
+    """
     first = names.split()[0]
     return Key(
         tuple(names.split()),
         (field,),
         default,
         lambda value, known: {field: on if parse_value(first, value, bool) else off},
-        lambda config, old, known: config.to_dict()[field] == on,
+        lambda config, old, known: config.to_dict()[field] != off,
     )
+
+
+def environment(name: str, default: str | None) -> Key:
+    """The name of the environment, as Gymnasium has it."""
+    return Key(
+        (name,),
+        ("env",),
+        default,
+        lambda value, known: {"env": str(value)},
+        lambda config, old, known: old if config.env == UNNAMED else bare_name(config.env),
+    )
+
+
+def bare_name(env: str) -> str:
+    """The name of an environment without the backend that we put before it."""
+    return env.removeprefix("gymnasium/").removeprefix("envpool/")
 
 
 def minibatch_count(name: str, size: int, iteration_batch: int, where: str) -> int:

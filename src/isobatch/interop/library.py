@@ -1,18 +1,21 @@
 """Read another library's hyperparameters as a `Config`, and write a `Config` back in its words.
 
-Nothing is lost on the way: a setting without a counterpart is kept as it stood and listed, and a setting keeps its
-spelling (`lin_0.001`, `!!float 1e6`, a batch_size above the rollout) for as long as it still says what the config says.
+A setting without a counterpart is kept as it stood and listed. A setting keeps its spelling (`lin_0.001`,
+`!!float 1e6`, a batch_size above the rollout) for as long as it still says what the config says, and a text that
+settings were read from is changed only where they change. What a library has no words for is listed, with what happens
+there instead.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.interop.keys import OUTSIDE, REQUIRED, Key, Known, find, get, leaves, put
+from isobatch.interop.keys import OUTSIDE, REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put
+from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
 
 
@@ -32,10 +35,16 @@ class Library:
     """Text and environment -> its settings, and the environment that they are for."""
     render: Callable[[Mapping[str, Any], str | None], str]
     """Settings and environment -> text, the inverse of `parse`."""
+    edit: Callable[[str, Mapping[str, Any], str | None], str]
+    """Text, settings and environment -> the text with these settings; what they do not change stays as it is."""
+    excerpt: Callable[[str, str | None], str] = lambda text, env: text
+    """Text and environment -> the part of the text that is about the environment."""
+    side_effects: Callable[[str, str, str | None], list[str]] = lambda before, after, env: []
+    """Text before and after, and environment -> other environments in it whose settings changed too."""
 
 
 @dataclass(frozen=True)
-class Foreign:
+class LibrarySettings:
     """Hyperparameters that came from another library."""
 
     library: Library
@@ -44,6 +53,8 @@ class Foreign:
     settings: dict[str, Any]
     """As they were given."""
     config: Config
+    source: str | None = None
+    """The text that they were read from."""
 
     @property
     def kept(self) -> list[str]:
@@ -57,20 +68,16 @@ class Foreign:
             kept += [leaf] if key is None else [f"{leaf} ({rest})"] if rest else []
         return kept
 
-    def unsaid(self, after: Config) -> dict[str, Any]:
-        """What changed in use and the library has no setting for: field name -> value."""
-        keys = self.library.algorithms[self.algo]
-        said = {f for key in keys for f in key.fields if key.default is not OUTSIDE or find(self.settings, key.names)}
-        before, now = self.config.to_dict(), after.to_dict()
-        idle = set() if after.proximal_policy == "ewma" else {"beta_prox"}
-        return {n: now[n] for n in now if now[n] != before[n] and n not in said | idle}
-
     def write(self, after: Config) -> dict[str, Any]:
         """The settings that make the library do what `after` says, as far as it can."""
         return write(self.library, self.algo, after, self.settings)
 
     def text(self, after: Config) -> str:
-        return self.library.render(self.write(after), self.env)
+        """The text that they were read from, with the settings of `after`."""
+        settings = self.write(after)
+        if self.source is None:
+            return self.library.render(settings, self.env)
+        return self.library.edit(self.source, settings, self.env)
 
 
 def read(
@@ -80,10 +87,11 @@ def read(
     env: str | None = None,
     algo: str = "ppo",
     overrides: Mapping[str, Any] | None = None,
-) -> Foreign:
+) -> LibrarySettings:
     """Hyperparameters in the library's own words; `overrides` are settings of ours that win over them."""
     settings, env = library.parse(text, env)
-    return from_settings(library, settings, env=env, algo=algo, overrides=overrides)
+    there = from_settings(library, settings, env=env, algo=algo, overrides=overrides)
+    return replace(there, source=text)
 
 
 def from_settings(
@@ -93,12 +101,12 @@ def from_settings(
     env: str | None = None,
     algo: str = "ppo",
     overrides: Mapping[str, Any] | None = None,
-) -> Foreign:
+) -> LibrarySettings:
     """As `read`, from a mapping that is already parsed."""
     if algo not in library.algorithms:
         known = ", ".join(library.algorithms)
         raise UsageError(f"algo={algo!r} cannot be read from {library.title}: use {known}.")
-    ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or "unnamed"}
+    ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
     replaced = dict(overrides or {})
     for key in library.algorithms[algo]:
         value = _raw(library.algorithms[algo], settings, key.names[0])
@@ -108,7 +116,7 @@ def from_settings(
             flags = " and ".join("--" + field.replace("_", "-") for field in key.fields)
             raise UsageError(f"{key.names[0]} is missing from the {library.title} settings: add it, or give {flags}.")
         ours |= key.read(value, Known(ours | replaced, lambda n: _raw(library.algorithms[algo], settings, n)))
-    return Foreign(library, algo, env, copy.deepcopy(settings), Config.from_dict(ours | replaced))
+    return LibrarySettings(library, algo, env, copy.deepcopy(settings), Config.from_dict(ours | replaced))
 
 
 def write(library: Library, algo: str, config: Config, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -122,7 +130,9 @@ def write(library: Library, algo: str, config: Config, before: Mapping[str, Any]
         if old is OUTSIDE:
             continue
         if old is REQUIRED or not key.says(old, config, known):
-            put(settings, name or key.names[0], key.write(config, None if old is REQUIRED else old, known))
+            value = key.write(config, None if old is REQUIRED else old, known)
+            if name or value != old:  # a default that is as near as the library gets needs no words
+                put(settings, name or key.names[0], value)
     return settings
 
 
@@ -133,27 +143,53 @@ class Answer:
     library: Library
     settings: dict[str, Any]
     text: str
+    """Their whole text: a file that they came from, with the changes in it."""
+    excerpt: str
+    """The part of the text that is about this config."""
     kept: list[str]
     """Settings that were kept as they stood, without a counterpart here."""
     left_behind: list[str]
     """Settings of the library they came from that this one was not told."""
     unsaid: dict[str, Any]
     """Ours that this library has no setting for: field name -> value."""
+    consequences: dict[str, str]
+    """What happens there to each of them."""
+    also_changed: list[str]
+    """Other environments of the file that take settings from this one, and changed with it."""
 
 
-def answer(after: Config, source: Foreign | None, library: Library) -> Answer:
+def answer(after: Config, source: LibrarySettings | None, library: Library) -> Answer:
     """`after` for `library`, where it may have come from (`source`) or not."""
+    kept: list[str] = []
+    left_behind: list[str] = []
+    also_changed: list[str] = []
     if source is not None and library is source.library:
-        settings = source.write(after)
-        text = library.render(settings, source.env)
-        return Answer(library, settings, text, source.kept, [], source.unsaid(after))
-    algo = after.algo if after.algo in library.algorithms else "ppo"
-    settings = write(library, algo, after)
-    outside = {f: after.to_dict()[f] for k in library.algorithms[algo] if k.default is OUTSIDE for f in k.fields}
-    read_back = from_settings(library, settings, env=after.env, algo=algo, overrides=outside).config.to_dict()
-    idle = {"algo"} | (set() if after.proximal_policy == "ewma" else {"beta_prox"})
-    unsaid = {n: v for n, v in after.to_dict().items() if v != read_back[n] and n not in idle} | outside
-    return Answer(library, settings, library.render(settings, after.env), [], source.kept if source else [], unsaid)
+        algo, env, kept = source.algo, source.env, source.kept
+        settings, text = source.write(after), source.text(after)
+        if source.source is not None:
+            also_changed = library.side_effects(source.source, text, env)
+    else:
+        algo, env = after.algo if after.algo in library.algorithms else "ppo", bare_name(after.env)
+        left_behind = source.kept if source else []
+        settings = write(library, algo, after)
+        text = library.render(settings, env)
+    keys, ours = library.algorithms[algo], after.to_dict()
+    not_in_file = [key for key in keys if key.default is OUTSIDE and not find(settings, key.names)]
+    outside = {field: ours[field] for key in not_in_file for field in key.fields}
+    there = from_settings(library, settings, env=env, algo=algo, overrides=outside).config
+    missing = unsaid(after, there) | outside
+    known = ({f for key in keys for f in key.fields} | set(library.fixed[algo])) - set(outside)
+    return Answer(
+        library=library,
+        settings=settings,
+        text=text,
+        excerpt=library.excerpt(text, env),
+        kept=kept,
+        left_behind=left_behind,
+        unsaid=missing,
+        consequences={name: consequence(name, there, known=name in known, title=library.title) for name in missing},
+        also_changed=also_changed,
+    )
 
 
 def _raw(keys: tuple[Key, ...], settings: Mapping[str, Any], first_name: str) -> Any:

@@ -15,10 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import Key, Known, minibatch_count, number, whole
+from isobatch.interop.keys import UNNAMED, Key, Known, environment, minibatch_count, number, whole
 from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import parse_flat, render_flat
-from isobatch.settings.config import INF, Config
+from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.settings.config import Config
+from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
@@ -100,7 +101,7 @@ def _grad_clip() -> Key:
 PPO = (
     _as_is("num_env_runners num_workers num_rollout_workers", 2),
     _as_is("num_learners", 0),
-    Key(("env",), ("env",), "unnamed", lambda v, known: {"env": str(v)}, lambda config, old, known: config.env),
+    environment("env", UNNAMED),
     _envs(),
     _train_batch(),
     _minibatch(),
@@ -131,4 +132,5 @@ LIBRARY = Library(
     },
     parse=parse_flat,
     render=render_flat,
+    edit=edit_flat,
 )

@@ -15,8 +15,9 @@ from typing import Any
 
 from isobatch.interop.keys import OUTSIDE, Key, Known, number, whole
 from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import parse_flat, render_flat
-from isobatch.settings.config import INF, Config
+from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.settings.config import Config
+from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
@@ -93,4 +94,5 @@ LIBRARY = Library(
     },
     parse=parse_flat,
     render=render_flat,
+    edit=edit_flat,
 )

@@ -17,7 +17,8 @@ from typing import Any
 from isobatch.errors import UsageError, near_matches
 from isobatch.interop.keys import Key, Known, choice, minibatch_count, number, whole
 from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import render_flat
+from isobatch.interop.yaml_text import edit as edit_yaml
+from isobatch.interop.yaml_text import entries_changed, entry_text, render_flat
 from isobatch.settings.config import Config
 from isobatch.settings.files import parse_mapping
 from isobatch.settings.parsing import parse_value
@@ -159,7 +160,7 @@ A2C = (
 def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     """A zoo file (environment -> settings), or the settings of one environment alone."""
     mapping = parse_mapping(text, "the text")
-    if any(name in mapping for key in (*PPO, *A2C) for name in key.names):
+    if _holds_settings(mapping):
         return mapping, env
     if env is None:
         raise UsageError(f"env is missing: the file has settings for {len(mapping)} environments; give --env NAME.")
@@ -169,6 +170,31 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     if not isinstance(mapping[env], dict):
         raise UsageError(f"env={env!r} does not hold a mapping in the file: use lines of `name: value` under it.")
     return mapping[env], env
+
+
+def _holds_settings(mapping: Mapping[str, Any]) -> bool:
+    """Whether these are the settings of one environment, and not environments with theirs."""
+    return any(name in mapping for key in (*PPO, *A2C) for name in key.names)
+
+
+def _entry(text: str, env: str | None) -> str | None:
+    """The name under which the settings stand in the file, if they do not stand alone."""
+    return None if _holds_settings(parse_mapping(text, "the text")) else env
+
+
+def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+    """The whole file, with the settings of one environment changed."""
+    return edit_yaml(text, settings, _entry(text, env))
+
+
+def excerpt(text: str, env: str | None) -> str:
+    entry = _entry(text, env)
+    return entry_text(text, entry) if entry else text
+
+
+def side_effects(before: str, after: str, env: str | None) -> list[str]:
+    entry = _entry(before, env)
+    return entries_changed(before, after, entry) if entry else []
 
 
 def render(settings: Mapping[str, Any], env: str | None) -> str:
@@ -186,4 +212,7 @@ LIBRARY = Library(
     },
     parse=parse,
     render=render,
+    edit=edit,
+    excerpt=excerpt,
+    side_effects=side_effects,
 )

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import REQUIRED, Key, Known, choice, minibatch_count, number, whole
+from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, choice, environment, minibatch_count, number, whole
 from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import parse_flat, render_flat
-from isobatch.settings.config import INF, Config
+from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.settings.config import Config
+from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
@@ -53,13 +54,7 @@ def _minibatch() -> Key:
 
 
 PPO = (
-    Key(
-        ("env.env_name",),
-        ("env",),
-        "unnamed",
-        lambda value, known: {"env": str(value)},
-        lambda config, old, known: config.env,
-    ),
+    environment("env.env_name", UNNAMED),
     whole("env.num_envs", "num_envs", 1),
     _frames(),
     _minibatch(),
@@ -86,4 +81,5 @@ LIBRARY = Library(
     },
     parse=parse_flat,
     render=render_flat,
+    edit=edit_flat,
 )

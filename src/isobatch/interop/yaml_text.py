@@ -1,13 +1,23 @@
-"""Settings of another library that stand alone in a YAML file."""
+"""Settings of other libraries in YAML files: read as those libraries read them, and changed in place.
+
+Only the values that change are replaced in the text, and new ones are added where their mapping ends. Comments, order,
+quotes, anchors, tags and the spelling of numbers are the file's own, because nothing else is written again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
+from isobatch.errors import UsageError
 from isobatch.settings.files import parse_mapping
+
+ALIAS = re.compile(r"\s*:\s*(\*[^\s,\]}]+)")
+ANCHOR = re.compile(r"&[^\s,\]}]+\s")
+PASSES = 3  # a value that changes under an anchor can change others, which a second pass writes out
 
 
 def parse_flat(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
@@ -17,3 +27,96 @@ def parse_flat(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
 
 def render_flat(settings: Mapping[str, Any], env: str | None) -> str:
     return yaml.safe_dump(dict(settings), sort_keys=False, default_flow_style=False, width=10_000)
+
+
+def edit_flat(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+    return edit(text, settings)
+
+
+def edit(text: str, after: Mapping[str, Any], entry: str | None = None) -> str:
+    """`text` with the mapping `after` in it, at the top or under the name `entry`; all that it has already stays."""
+    for _ in range(PASSES):
+        document = parse_mapping(text, "the text")
+        now = document if entry is None else document[entry]
+        if now == after:
+            return text
+        node = _node(text, entry)
+        for start, end, replacement in sorted(_replacements(text, node, now, after), reverse=True):
+            text = text[:start] + replacement + text[end:]
+    raise UsageError("the file cannot be changed in place: write out what its anchors (&) and aliases (*) stand for.")
+
+
+def entry_text(text: str, entry: str) -> str:
+    """The lines of one entry of a file that has many."""
+    key, value = next(pair for pair in _compose(text).value if pair[0].value == entry)
+    return text[key.start_mark.index : _end(text, value)] + "\n"
+
+
+def entries_changed(before: str, after: str, entry: str) -> list[str]:
+    """The other entries of a file that changed with `entry`, because they take values from it by an alias."""
+    old, new = parse_mapping(before, "the text"), parse_mapping(after, "the text")
+    return [name for name in old if name != entry and old[name] != new[name]]
+
+
+def _compose(text: str) -> yaml.MappingNode:
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(node, yaml.MappingNode)
+    return node
+
+
+def _node(text: str, entry: str | None) -> yaml.MappingNode:
+    root = _compose(text)
+    return root if entry is None else next(value for key, value in root.value if key.value == entry)
+
+
+def _replacements(
+    text: str, node: yaml.MappingNode, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[int, int, str]]:
+    """Start, end and new text of what has to change so that the mapping at `node` becomes `after`."""
+    written = {key.value: (key, value) for key, value in node.value}
+    added = []
+    for name, value in after.items():
+        if name in before and before[name] == value:
+            continue
+        if name not in written:  # new, or so far taken from another mapping by `<<`
+            added.append(f"{name}: {_inline(value)}")
+            continue
+        key, old = written[name]
+        alias = ALIAS.match(text, key.end_mark.index) if old.start_mark.index < key.end_mark.index else None
+        if alias:
+            yield (*alias.span(1), _inline(value))
+        elif isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
+            yield from _replacements(text, old, before[name], value)
+        else:
+            start, end = old.start_mark.index, _end(text, old)
+            anchor = ANCHOR.match(text, start)
+            yield start, end, (anchor[0] if anchor else " " if start == end else "") + _inline(value)
+    if added:
+        yield _insertion(text, node, added)
+
+
+def _insertion(text: str, node: yaml.MappingNode, lines: list[str]) -> tuple[int, int, str]:
+    """Lines of `name: value` at the end of a mapping, in its style."""
+    if node.flow_style:
+        end = len(text[: node.end_mark.index - 1].rstrip())
+        comma = "" if text[end - 1] in "{," else ","
+        return end, end, comma + (" " if node.value else "") + ", ".join(lines)
+    end = _end(text, node)
+    indent = " " * node.value[0][0].start_mark.column
+    return end, end, "".join(f"\n{indent}{line}" for line in lines)
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Where the text of a node ends; PyYAML lets blocks end where the next thing begins, after blanks and comments."""
+    end = node.end_mark.index
+    if getattr(node, "flow_style", None) or (isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">")):
+        return end
+    lines = text[:end].split("\n")
+    while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):
+        lines.pop()
+    return len("\n".join(lines))
+
+
+def _inline(value: Any) -> str:
+    """A value on one line, so written that it may also stand between the braces of a mapping."""
+    return yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**9).strip()[1:-1]

@@ -1,48 +1,53 @@
-"""What to measure of a policy, and how well. The docstring under a field is its help text."""
+"""What to measure of a policy, and how well."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from isobatch.errors import UsageError
+from isobatch.settings.fields import COUNT, COUNT_OR_0, SEED, UNIT, check_ranges
 from isobatch.settings.geometry import divisors
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 
 SECTIONS = ("geometries", "lambdas", "lags", "cosines", "minibatches", "restraint", "aggregations")
 LONGEST = 2048  # steps of the longest rollout that `auto` proposes, and of a chain
-LEAST = {"budget": 0, "chains": LEAST_FOR_INTERVAL, "batches": LEAST_FOR_INTERVAL, "horizon": 0, "measure_seed": 0}
+UNITS = replace(COUNT, low=LEAST_FOR_INTERVAL, why=": an error bar needs so many independent ones")
 
 
 @dataclass(frozen=True)
 class LabOptions:
-    budget: int = 0
-    """Samples of a batch, divided into environments and steps in many ways; 0: as many as the run's own."""
-    geometries: str = "auto"
-    """NxT,NxT,... to compare, each of `budget` samples; auto: from 1 x budget to budget x 1."""
-    lambdas: tuple[float, ...] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
-    """Values of gae_lambda to compare, besides the run's own."""
-    chains: int = 128
-    """Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root.
-    Rounded up to two for each start time, where rollouts are shorter than the time limit."""
-    batches: int = 32
-    """Independent batches for what is measured directly."""
-    horizon: int = 0
-    """Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit."""
-    sections: str = "all"
-    """What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,restraint,aggregations."""
-    measure_seed: int = 0
-    """Seed of everything that is drawn while measuring."""
+    budget: Annotated[
+        int,
+        COUNT_OR_0,
+        "Samples of a batch, divided into environments and steps in many ways; 0: as many as the run's own.",
+    ] = 0
+    geometries: Annotated[
+        str, "NxT,NxT,... to compare, each of `budget` samples; auto: from 1 x budget to budget x 1."
+    ] = "auto"
+    lambdas: Annotated[
+        tuple[float, ...], UNIT, "Values of gae_lambda to compare, besides the run's own."
+    ] = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)  # fmt: skip
+    chains: Annotated[
+        int,
+        UNITS,
+        "Independent environments to measure on, each as long as the longest rollout; error bars shrink with its root. "
+        "Rounded up to two for each start time, where rollouts are shorter than the time limit.",
+    ] = 128
+    batches: Annotated[int, UNITS, "Independent batches for what is measured directly."] = 32
+    horizon: Annotated[
+        int,
+        COUNT_OR_0,
+        "Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit.",
+    ] = 0
+    sections: Annotated[
+        str, "What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,restraint,aggregations."
+    ] = "all"
+    measure_seed: Annotated[int, SEED, "Seed of everything that is drawn while measuring."] = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            value = getattr(self, name)
-            if value < least:
-                why = ": an error bar needs so many independent ones" if least == LEAST_FOR_INTERVAL else ""
-                raise UsageError(f"{name}={value} must be at least {least}{why}.")
-        for lam in self.lambdas:
-            if not 0 <= lam <= 1:
-                raise UsageError(f"lambdas={lam:g} is out of range: use numbers from 0 to 1.")
+        check_ranges(self)
         for name in self.chosen:
             if name not in SECTIONS:
                 raise UsageError(f"sections={name!r} is unknown: use all, or some of {', '.join(SECTIONS)}.")

@@ -20,6 +20,7 @@ from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.rules import RULES, Rule
 from isobatch.rescaling.targets import Target, resolve
 from isobatch.settings.config import Config
+from isobatch.settings.parsing import inf_as_text
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Rescaled:
             "changes": [
                 {
                     "name": change.name,
-                    "before": _finite(change.before),
-                    "after": _finite(change.after),
+                    "before": inf_as_text(change.before),
+                    "after": inf_as_text(change.after),
                     "rule": change.rule,
                     "reason": change.reason,
                 }
@@ -146,7 +147,7 @@ def describe(config: Config) -> dict[str, Any]:
         "optimization_batch": geometry.optimization_batch,
         "phase_batch": geometry.phase_batch,
     }
-    return {name: _finite(value) for name, value in flat.items()}
+    return {name: inf_as_text(value) for name, value in flat.items()}
 
 
 def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str) -> tuple[Change, ...]:
@@ -173,8 +174,3 @@ def _target_reason(config: Config, target: Target) -> str:
         each = config.num_envs / target.devices_before
         return f"{target.devices} devices of {each:g} environments, {target.devices_before} before"
     return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity; the text `inf` is read back as one."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,7 +13,7 @@ from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
-from isobatch.settings.geometry import minibatch_counts
+from isobatch.settings.geometry import cuts_evenly
 from isobatch.settings.parsing import parse_value
 
 SEARCHED_SIZES = 100_000  # in each direction, before giving up on naming a neighbor
@@ -118,7 +118,7 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase:
             f"{config.geometry.phase_batch} (or go without the rule phase-batch)"
         )
     count = cuts["minibatches"]
-    if count not in minibatch_counts(n, t, config.minibatch_scheme):
+    if not cuts_evenly(count, n, t, config.minibatch_scheme):
         return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"
     return ""
 

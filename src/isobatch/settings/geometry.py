@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from isobatch.errors import UsageError
 
+TRIALS = 10**6  # largest prime factor that is looked for
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -51,10 +53,8 @@ class Geometry:
 
     def check_minibatches(self, scheme: str) -> None:
         """Raise unless every sample falls into exactly one of `num_minibatches` equal minibatches."""
-        fits = minibatch_counts(self.num_envs, self.num_steps, scheme)
-        if self.num_minibatches in fits:
+        if cuts_evenly(self.num_minibatches, self.num_envs, self.num_steps, scheme):
             return
-        near = sorted(fits, key=lambda n: abs(n - self.num_minibatches))[:4]
         what = {
             "shuffle": f"the iteration batch of {self.iteration_batch} samples",
             "envs": "whole environment rows, or equal time chunks of one row",
@@ -62,7 +62,7 @@ class Geometry:
         raise UsageError(
             f"num_minibatches={self.num_minibatches} does not evenly divide {what} "
             f"(num_envs {self.num_envs} x num_steps {self.num_steps}); "
-            f"use {' or '.join(map(str, sorted(near)))}."
+            f"use {nearest_counts(self.num_minibatches, self.num_envs, self.num_steps, scheme)}."
         )
 
 
@@ -76,14 +76,41 @@ def span(beta: float) -> float:
     return 2 / (1 - beta) - 1
 
 
+def cuts_evenly(count: int, num_envs: int, num_steps: int, scheme: str) -> bool:
+    """Whether `count` minibatches cut N x T evenly under a scheme."""
+    if scheme == "shuffle":
+        return num_envs * num_steps % count == 0
+    # Whole rows while there are enough of them, then equal chunks of each row's time (reference code).
+    return num_envs % count == 0 or (count % num_envs == 0 and num_steps % (count // num_envs) == 0)
+
+
 def minibatch_counts(num_envs: int, num_steps: int, scheme: str) -> list[int]:
-    """Every number of minibatches that cuts N x T evenly under a scheme, smallest first."""
+    """The numbers of minibatches that cut N x T evenly, smallest first (see `divisors` for those above 10^12)."""
     if scheme == "shuffle":
         return divisors(num_envs * num_steps)
-    # Whole rows while there are enough of them, then equal chunks of each row's time (reference code).
     return divisors(num_envs) + [num_envs * k for k in divisors(num_steps) if k > 1]
 
 
+def nearest_counts(wanted: int, num_envs: int, num_steps: int, scheme: str) -> str:
+    """The four numbers of minibatches nearest to `wanted` that cut evenly, ready for a sentence."""
+    near = sorted(minibatch_counts(num_envs, num_steps, scheme), key=lambda n: abs(n - wanted))[:4]
+    return " or ".join(map(str, sorted(near)))
+
+
 def divisors(n: int) -> list[int]:
-    small = [k for k in range(1, int(n**0.5) + 1) if n % k == 0]
-    return small + [n // k for k in reversed(small) if k * k != n]
+    """The divisors of `n`, smallest first: all up to TRIALS^2 = 10^12.
+
+    Above it, what is left of `n` without its prime factors up to TRIALS is not split further, so that a size beyond
+    reason takes milliseconds and not hours; those divisors are missing.
+    """
+    found, factor = [1], 2
+    while n > 1:
+        if factor * factor > n or factor > TRIALS:
+            factor = n
+        layer = found
+        while n % factor == 0:
+            n //= factor
+            layer = [k * factor for k in layer]
+            found = found + layer
+        factor += 1 + factor % 2
+    return sorted(found)

@@ -1,42 +1,50 @@
-"""A run besides its config: seeds, logging, checkpoints. The docstring under a field is its help text."""
+"""A run besides its config: seeds, logging, checkpoints."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 from isobatch.errors import UsageError
+from isobatch.settings.config import setting_fields
+from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, check_ranges, fields_of, parse_fields
 
 MAX_LINES = 1000  # a run logs at most about so many lines a seed, each the mean over the iterations between
-LEAST = {"seed": 0, "num_seeds": 1, "log_interval": 0, "checkpoint_interval": 0, "keep_checkpoints": 1}
 
 
 @dataclass(frozen=True)
 class Options:
-    seed: int = 0
-    """First seed."""
-    num_seeds: int = 1
-    """Seeds trained at once: seed, seed + 1, ..."""
-    log_interval: int = 0
-    """Iterations per line of metrics, which are their means; 0 chooses one that gives at most 1000 lines."""
-    checkpoint_interval: int = 0
-    """Iterations between checkpoints; 0 makes ten of them."""
-    keep_checkpoints: int = 3
-    """How many of the newest checkpoints stay, besides the best one."""
-    env_timeout: float = 60.0
-    """Gymnasium and EnvPool: seconds that a step may take before the run is stopped."""
-    tensorboard: bool = False
-    """Also write TensorBoard event files into the run directory (extra: tensorboard)."""
-    wandb_project: str | None = None
-    """Also log to this project of Weights & Biases (extra: wandb)."""
+    seed: Annotated[int, SEED, "First seed; the last one may be up to 2^31 - 1 = 2147483647."] = 0
+    num_seeds: Annotated[int, COUNT, "Seeds trained at once: seed, seed + 1, ..."] = 1
+    log_interval: Annotated[
+        int,
+        COUNT_OR_0,
+        "Iterations per line of metrics, which are their means; 0 chooses one that gives at most 1000 lines.",
+    ] = 0
+    checkpoint_interval: Annotated[int, COUNT_OR_0, "Iterations between checkpoints; 0 makes ten of them."] = 0
+    keep_checkpoints: Annotated[int, COUNT, "How many of the newest checkpoints stay, besides the best one."] = 3
+    env_timeout: Annotated[
+        float, POSITIVE, "Gymnasium and EnvPool: seconds that a step may take before the run is stopped."
+    ] = 60.0
+    tensorboard: Annotated[bool, "Also write TensorBoard event files into the run directory (extra: tensorboard)."] = (
+        False
+    )
+    wandb_project: Annotated[str | None, "Also log to this project of Weights & Biases (extra: wandb)."] = None
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least {least}.")
+        check_ranges(self)
+        SEED.check("seed + num_seeds - 1", self.seed + self.num_seeds - 1)
 
-        if not 0 < self.env_timeout < math.inf:
-            raise UsageError(f"env_timeout={self.env_timeout:g} must be a positive number of seconds.")
+    @classmethod
+    def from_keywords(cls, **options: Any) -> Options:
+        """Options by name, converted and checked as flags are, or a UsageError with the names that are near."""
+        for name in options:
+            if name in setting_fields():
+                raise UsageError(
+                    f"{name!r} is a setting of the config, not an option of a run: use config.replace({name}=...)."
+                )
+        return cls(**parse_fields(options, fields_of(Options), "option"))
 
     @property
     def seeds(self) -> list[int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import types
 import typing
 from typing import Any, Literal
 
 from isobatch.errors import UsageError
+
+TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class JsonMapping(str):
@@ -41,6 +44,11 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, JsonMapping):
         return value.mapping
     return list(value) if isinstance(value, tuple) else value
+
+
+def inf_as_text(value: Any) -> Any:
+    """Infinity as a word, which flags, YAML and Python read back as the number; JSON has no other way to say it."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plain_json(value: Any) -> Any:
@@ -82,21 +90,33 @@ def _convert(value: Any, kind: Any) -> Any:
     if kind is JsonMapping:
         return JsonMapping.of(value)
     if kind is bool:
-        if isinstance(value, str):
-            return {"true": True, "yes": True, "false": False, "no": False}[value.lower()] if value else True
-        if not isinstance(value, bool):
-            raise TypeError
-        return value
+        return _to_bool(value)
     if isinstance(value, bool):
         raise TypeError
-    if kind is int:  # "1e6" is how people write a million, and YAML hands it over as a string
-        number = float(value)
-        if number != int(number):
-            raise ValueError
-        return int(value) if isinstance(value, (int, str)) and str(value).lstrip("+-").isdigit() else int(number)
+    if kind is int:
+        return _to_int(value)
     if kind is str and not isinstance(value, str):
         raise TypeError
     return kind(value)
+
+
+def _to_bool(value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word not in TRUE + FALSE:
+        raise ValueError
+    return word in TRUE
+
+
+def _to_int(value: Any) -> int:
+    """Whole numbers of any size, and "1e6", which is how people write a million and what YAML takes for a text."""
+    if hasattr(value, "__index__"):
+        return operator.index(value)
+    if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
+        return int(value)
+    number = float(value)
+    if number != int(number):
+        raise ValueError
+    return int(number)
 
 
 def describe_kind(kind: Any) -> str:
@@ -107,7 +127,8 @@ def describe_kind(kind: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(typing.get_args(kind))
     if origin is tuple:
-        return "a list of whole numbers, for example 64,64"
+        whole = typing.get_args(kind)[0] is int
+        return f"a list of {'whole numbers, for example 64,64' if whole else 'numbers, for example 0.9,0.95'}"
     if kind is JsonMapping:
         return "a mapping, for example '{gravity: 3.7}'"
     return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.settings.config import Config, parse_field
+from isobatch.settings.config import Config
+from isobatch.settings.parsing import parse_value
 from isobatch.settings.published import PUBLISHED
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
@@ -161,7 +162,7 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
         raise UsageError(f"algo={algo!r} is unknown{near_matches(algo, names) or '; use ' + ', '.join(names) + '.'}")
     encoder = (settings | overrides).get("encoder")
     chosen = settings | ENCODERS.get(str(encoder), {}) | overrides
-    phases = parse_field("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0))
+    phases = parse_value("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0), int)
     if phases and "total_timesteps" not in overrides:  # as many whole phases as the preset has room for
         plain = Config.from_dict(chosen | dict(policy_iterations_per_phase=0))
         updates = max((plain.num_iterations - plain.staleness) // phases, 1) * phases

@@ -1,0 +1,95 @@
+"""Combinations of settings that have no meaning, each refused with what to use instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from isobatch.errors import UsageError
+from isobatch.settings.geometry import cuts_evenly, nearest_counts
+
+if TYPE_CHECKING:
+    from isobatch.settings.config import Config
+
+
+def check_combinations(config: Config) -> None:
+    """Raise a UsageError unless the settings, each in its range, go together."""
+    _check_sizes(config)
+    _check_objective(config)
+    _check_baseline(config)
+    if config.noise_scale and config.num_envs < 2:
+        raise UsageError("noise_scale=True compares environments with each other: use num_envs of at least 2.")
+    if config.policy_iterations_per_phase:
+        _check_phases(config)
+
+
+def _check_sizes(config: Config) -> None:
+    if config.encoder == "nature" and len(config.channels) != 3:
+        raise UsageError(f"channels={list(config.channels)} must be three sizes for encoder='nature': use 32,64,64.")
+    config.geometry.check_minibatches(config.minibatch_scheme)
+    if config.total_timesteps < config.geometry.iteration_batch:
+        raise UsageError(
+            f"total_timesteps={config.total_timesteps} is below one iteration of {config.geometry.iteration_batch} "
+            f"steps (num_envs {config.num_envs} x num_steps {config.num_steps}); raise it or lower the others."
+        )
+    if config.staleness >= config.num_iterations:
+        raise UsageError(
+            f"staleness={config.staleness} leaves none of the {config.num_iterations} iterations to learn from: "
+            "lower it or raise total_timesteps."
+        )
+
+
+def _check_objective(config: Config) -> None:
+    if config.proximal_policy == "loglinear" and config.objective == "kl" and config.kl_form == "analytic":
+        raise UsageError(
+            "proximal_policy='loglinear' has no analytic KL, it is known only at the sampled actions: "
+            "use kl_form=squared or the objective clip."
+        )
+    if config.objective != "policy-gradient":
+        return
+    if config.geometry.gradient_steps > 1:
+        raise UsageError(
+            f"objective='policy-gradient' has no ratio to correct for the {config.geometry.gradient_steps} gradient "
+            "steps it would take on each rollout: use num_minibatches=1 and update_epochs=1, or the objective clip."
+        )
+    if config.staleness:
+        raise UsageError(
+            f"staleness={config.staleness} needs an objective with an importance ratio, "
+            f"and {config.objective!r} ({config.algo}) has none: use clip or kl, or staleness 0."
+        )
+
+
+def _check_baseline(config: Config) -> None:
+    if config.baseline:
+        return
+    if config.bootstrap or config.hypers.gae_lambda != 1:
+        raise UsageError("baseline=False needs returns without a value function: use bootstrap=False and gae_lambda=1.")
+    if config.value_epochs:
+        raise UsageError(
+            f"baseline=False leaves value_epochs={config.value_epochs} nothing to train: use value_epochs=0."
+        )
+    if config.policy_iterations_per_phase:
+        raise UsageError(
+            "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
+        )
+
+
+def _check_phases(config: Config) -> None:
+    if config.complete_episodes:
+        raise UsageError(
+            "complete_episodes=True does not go with an auxiliary phase, which uses every step: "
+            "use policy_iterations_per_phase=0."
+        )
+    phase, updates = config.policy_iterations_per_phase, config.num_iterations - config.staleness
+    if updates < 1 or updates % phase:
+        steps = (max(1, round(updates / phase)) * phase + config.staleness) * config.geometry.iteration_batch
+        raise UsageError(
+            f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
+            f"phases of {config.geometry.phase_batch} steps: use total_timesteps={steps}."
+        )
+    sizes = config.num_envs, config.num_steps, config.minibatch_scheme
+    if not cuts_evenly(config.aux_minibatches, *sizes):
+        raise UsageError(
+            f"aux_minibatches={config.aux_minibatches} does not evenly divide an iteration of num_envs "
+            f"{config.num_envs} x num_steps {config.num_steps} under minibatch_scheme={config.minibatch_scheme!r}: "
+            f"use {nearest_counts(config.aux_minibatches, *sizes)}."
+        )
