@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from isobatch.laboratory.clipping import QUANTITIES, restrained
 from jax.flatten_util import ravel_pytree
 from later import GAMMA, LAMBDA, Later, decided, exact
 from oracles import gae as slow_gae
@@ -16,7 +17,6 @@ from isobatch.errors import UsageError
 from isobatch.gradients.variance import direct
 from isobatch.laboratory.batches import batch_products, first_episodes
 from isobatch.laboratory.chains import num_groups, true_advantages, window_advantages
-from isobatch.laboratory.clipping import QUANTITIES, restrained
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.lag_sums import diagonal_sums, lag_sums
 from isobatch.laboratory.landscape import Moments, at_geometry, measure, squared_mean, weights_of, window_products

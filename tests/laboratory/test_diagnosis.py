@@ -10,6 +10,8 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from isobatch.laboratory.plots_old import draw_all
+from isobatch.laboratory.words_old import sentences
 from tiny import flags, tiny
 
 from isobatch.cli.diagnose import _with_interval
@@ -18,8 +20,6 @@ from isobatch.errors import UsageError
 from isobatch.laboratory import diagnosis
 from isobatch.laboratory.diagnosis import diagnose, key_of, policy_of
 from isobatch.laboratory.options import SECTIONS, LabOptions
-from isobatch.laboratory.plots_old import draw_all
-from isobatch.laboratory.words_old import sentences
 from isobatch.statistics.bootstrap import pair_mean
 from isobatch.training.loading import load_run
 from isobatch.training.trainer import train
@@ -163,7 +163,7 @@ def test_bad_usage(run_dir: Path, words: list[str], sentence: str, capsys: pytes
 
 
 def test_memory_beyond_the_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("isobatch.laboratory.gram.available_bytes", lambda: 1000)
+    monkeypatch.setattr("isobatch.laboratory.inner_products.available_bytes", lambda: 1000)
     for section, sentence in (
         ("geometries", "8 chains of 8 steps need .* lower chains, the budget or the longest geometry"),
         ("aggregations", "16 episodes of up to 1 steps need .* lower chains, num_envs or horizon"),

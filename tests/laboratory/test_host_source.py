@@ -28,8 +28,8 @@ from isobatch.laboratory import per_sample
 from isobatch.laboratory.batches import batch_products, samples_of
 from isobatch.laboratory.chains import true_advantages
 from isobatch.laboratory.diagnosis import diagnose
-from isobatch.laboratory.gram import gram
 from isobatch.laboratory.host_source import LONGEST_WAIT
+from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.lag_sums import lag_sums
 from isobatch.laboratory.landscape import at_geometry, measure, weights_of

@@ -2,6 +2,7 @@
 
 isobatch study list
 isobatch study run NAME --preset quick|laptop|paper
+isobatch study run pendulum-post --measure-seed 0
 isobatch study report DIR
 
 A study that was interrupted goes on where it stopped: give the same command again.
@@ -17,6 +18,10 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError, near_matches
 
+BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
+BLOG_POST_CLAIM = (
+    "gradients along a trajectory are correlated, which makes long rollouts noisy (a blog post's figures, anew)"
+)
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 
@@ -28,6 +33,7 @@ def add_flags(parser: Parser) -> None:
         "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-PRESET)")
+    parser.add_argument("--measure-seed", type=int, metavar="N", help=f"for {BLOG_POST}: what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -51,22 +57,29 @@ def _list(args: argparse.Namespace) -> int:
         {"name": study.name, "claim": study.claim, **{preset: study.grid(preset).sizes() for preset in PRESETS}}
         for study in STUDIES.values()
     ]
+    found.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM})
     if args.json:
         console.print_json({"studies": found})
         return 0
     console.out.print("settings x seeds, and environment steps of all of them, for each preset\n")
-    rows = [[each["name"], *(_size(each[preset]) for preset in PRESETS), each["claim"]] for each in found]
+    rows = [[each["name"], *(_size(each.get(preset)) for preset in PRESETS), each["claim"]] for each in found]
     console.out.print(console.text_table(["study", *PRESETS, "claim"], rows))
     return 0
 
 
-def _size(sizes: dict[str, Any]) -> str:
+def _size(sizes: dict[str, Any] | None) -> str:
+    if sizes is None:
+        return "-"
     steps = sizes["env_steps"]
     short = f"{steps / 1e9:.0f}G" if steps >= 1e9 else f"{steps / 1e6:.0f}M"
     return f"{sizes['cells']} x {sizes['seeds']}, {short}"
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.what == BLOG_POST:
+        return _run_blog_post(args)
+    if args.measure_seed is not None:
+        raise UsageError(f"measure_seed={args.measure_seed} is for {BLOG_POST} alone: leave it out.")
     from isobatch.studies.claims import study_of
     from isobatch.studies.grid import check_preset, on_environments
 
@@ -87,6 +100,24 @@ def _run(args: argparse.Namespace) -> int:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130
     return show(out, args.json)
+
+
+def _run_blog_post(args: argparse.Namespace) -> int:
+    if args.envs:
+        raise UsageError(f"envs={args.envs!r}: {BLOG_POST} has one environment: leave it out.")
+    from isobatch.studies.blog_post import reproduce
+
+    out = args.out or Path("runs") / BLOG_POST
+    with console.progress_bar(args.quiet) as watch:
+        report = reproduce(out, args.measure_seed or 0, watch, console.say)
+    if args.json:
+        claims, pictures = [vars(claim) for claim in report.claims], [str(path) for path in report.pictures]
+        console.print_json({"out": str(out), "claims": claims, "pictures": pictures})
+        return 0
+    for claim in report.claims:
+        console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.evidence}."))
+    console.out.print(f"\n{len(report.pictures)} pictures and the numbers: {out}", markup=False)
+    return 0
 
 
 def _report(args: argparse.Namespace) -> int:

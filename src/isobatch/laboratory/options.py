@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 
 from isobatch.errors import UsageError
+from isobatch.laboratory.sections import SECTIONS
 from isobatch.settings.geometry import divisors
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 
-SECTIONS = ("geometries", "lambdas", "lags", "cosines", "minibatches", "restraint", "aggregations")
-LONGEST = 2048  # steps of the longest rollout that `auto` proposes, and of a chain
-LEAST = {"budget": 0, "chains": LEAST_FOR_INTERVAL, "batches": LEAST_FOR_INTERVAL, "horizon": 0, "measure_seed": 0}
+LONGEST_ROLLOUT = 2048  # steps, that `auto` proposes
+LONGEST_CHAIN = 4 * LONGEST_ROLLOUT
+SMALLEST = {"budget": 0, "chains": LEAST_FOR_INTERVAL, "batches": LEAST_FOR_INTERVAL, "horizon": 0, "measure_seed": 0}
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class LabOptions:
     horizon: int = 0
     """Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit."""
     sections: str = "all"
-    """What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,restraint,aggregations."""
+    """What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,trust-region,aggregations."""
     measure_seed: int = 0
     """Seed of everything that is drawn while measuring."""
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
+        for name, least in SMALLEST.items():
             value = getattr(self, name)
             if value < least:
                 why = ": an error bar needs so many independent ones" if least == LEAST_FOR_INTERVAL else ""
@@ -59,7 +60,7 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
     budget = options.budget or num_envs * num_steps
     if options.geometries == "auto":
         return automatic(budget, (num_envs, num_steps))
-    found = []
+    shapes = []
     for word in options.geometries.split(","):
         envs, _, steps = word.strip().lower().partition("x")
         if not (envs.isdigit() and steps.isdigit() and int(envs) and int(steps)):
@@ -70,13 +71,13 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
                 f"geometries={word!r} has {int(envs) * int(steps)} samples and not the budget of {budget}: "
                 f"use {near}x{budget // near}, or budget={int(envs) * int(steps)}."
             )
-        found.append((int(envs), int(steps)))
-    return sorted(set(found), key=lambda g: g[1])
+        shapes.append((int(envs), int(steps)))
+    return sorted(set(shapes), key=lambda g: g[1])
 
 
 def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
-    """Rollout lengths from 1 up, each at least twice the one before, up to LONGEST; and the run's own geometry."""
-    lengths = [steps for steps in doubling(budget) if steps <= LONGEST]
+    """Rollouts of 1 step and up, each at least twice as long as the one before; and the run's own geometry."""
+    lengths = [steps for steps in doubling(budget) if steps <= LONGEST_ROLLOUT]
     if own[0] * own[1] == budget and own[1] not in lengths:
         lengths.append(own[1])
     return [(budget // steps, steps) for steps in sorted(lengths)]
@@ -84,19 +85,19 @@ def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
 
 def doubling(number: int) -> list[int]:
     """Divisors from 1 up, each at least twice the one before."""
-    found: list[int] = []
+    chosen: list[int] = []
     for divisor in divisors(number):
-        if not found or divisor >= 2 * found[-1]:
-            found.append(divisor)
-    return found
+        if not chosen or divisor >= 2 * chosen[-1]:
+            chosen.append(divisor)
+    return chosen
 
 
 def chain_length(geometries: list[tuple[int, int]]) -> int:
     """Steps that every rollout length divides."""
     length = math.lcm(*(steps for _, steps in geometries))
-    if length > 4 * LONGEST:
+    if length > LONGEST_CHAIN:
         raise UsageError(
             f"geometries={','.join(f'{n}x{t}' for n, t in geometries)} have rollouts that fit together only after "
-            f"{length} steps: choose lengths that divide each other, up to {4 * LONGEST}."
+            f"{length} steps: choose lengths that divide each other, up to {LONGEST_CHAIN}."
         )
     return length
