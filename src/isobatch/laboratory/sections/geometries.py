@@ -237,9 +237,11 @@ class Geometries:
     def draw(self, path: Path, title: str) -> None:
         """Variance, squared bias and error against T at equal data, effective samples, and time."""
         figure, (left, middle, right) = new_figure(1, 3, (13, 4.2))
-        left.set(xscale="log", yscale="log", ylabel="squared length of gradients", title="Error at equal data")
-        middle.set(xscale="log", yscale="log", ylabel="independent samples", title="What the batch is worth")
         steps = np.array([row.num_steps for row in self.rows])
+        for axes in (left, middle, right):  # the range first: of a single known point matplotlib makes none
+            axes.set(xscale="log", xlim=(steps.min() / 1.3, steps.max() * 1.3))
+        left.set(yscale="log", ylabel="squared length of gradients", title="Error at equal data")
+        middle.set(yscale="log", ylabel="independent samples", title="What the batch is worth")
         series = (("variance", 0, "o-"), ("squared_bias", 1, "s--"), ("error", 6, "D-"))
         for i, (name, color, style) in enumerate(series):
             estimates = [getattr(row, name) for row in self.rows]
@@ -251,7 +253,7 @@ class Geometries:
         draw_points(middle, steps, [row.effective_samples for row in self.rows], "o-", 0, "effective samples")
         middle.axhline(self.budget, color="0.4", linestyle=":", linewidth=1.2, label="samples")
         right.plot(steps, [1e3 * row.seconds_per_batch for row in self.rows], "o-", color=COLORS[3])
-        right.set(xscale="log", ylabel="milliseconds", title="Time to collect it, and one gradient")
+        right.set(ylabel="milliseconds", title="Time to collect it, and one gradient")
         right.set_ylim(bottom=0)
         for axes in (left, middle, right):
             axes.set_xticks(steps, [row.name for row in self.rows], rotation=60, fontsize=TEXT_SIZE)
