@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array
 
 from isobatch.envs.spaces import Discrete
-from isobatch.laboratory.gram import compiled_gram, gram, plan
+from isobatch.laboratory.inner_products import compiled_gram, gram, plan
 from isobatch.laboratory.per_sample import per_sample_gradients
 from isobatch.learning.losses import policy_gradient
 from isobatch.networks.actor_critic import Policy

@@ -21,7 +21,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 CHECKED = (
     "networks rollouts.compiled rollouts.host rollouts.staleness learning envs.interface envs.spaces envs.probes "
     "envs.gymnax_backend training.compiled_program training.checkpoints policies laboratory.layers "
-    "laboratory.per_sample laboratory.gram laboratory.projection"
+    "laboratory.per_sample laboratory.inner_products laboratory.projection"
 )
 install_import_hook([f"isobatch.{name}" for name in CHECKED.split()], "typecheck.check")
 

@@ -15,13 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from isobatch.formatting import TO, with_interval
+from isobatch.laboratory.results import from_json
+from isobatch.statistics.bootstrap import Estimate
+
 HERE = Path(__file__).parent
 ENVIRONMENTS = {
     "CartPole-v1": ("discrete actions, ends when the pole falls", 128, (10, 100, 488)),
     "Acrobot-v1": ("discrete actions, ends when the goal is reached", 128, (10, 50, 244)),
     "Breakout-MinAtar": ("images, a convolutional network, ends when the ball is lost", 64, (10, 50, 146)),
 }  # what it is like, chains to measure on, and iterations after which the policy is measured
-SECTIONS = "geometries,lambdas,lags,minibatches,restraint,aggregations"
+SECTIONS = "geometries,lambdas,lags,minibatches,trust-region,aggregations"
 POST_PICTURES = (
     *(f"figure-{n}.png" for n in range(1, 7)),
     *("000000440-geometries.png", "000000440-lambdas.png", "000000440-lags.png", "training-time.png"),
@@ -46,7 +50,7 @@ def main() -> None:
 
 
 def post_command(out: Path) -> list[str]:
-    return ["isobatch", "diagnose", "--preset", "pendulum-post", "--out", str(out / "post")]
+    return ["isobatch", "study", "run", "pendulum-post", "--out", str(out / "post")]
 
 
 def train_command(env: str, folder: Path) -> list[str]:
@@ -109,8 +113,8 @@ def write_post(out: Path) -> list[str]:
     for n in range(1, 7):
         page += [f"![Figure {n} of the post, anew](gradients-post-figure-{n}.png)", ""]
     page += ["### Beyond the post: the variance itself", ""]
-    for name, about in BEYOND:
-        page += [f"![{about}](gradients-post-{name}.png)", "", about + ".", ""]
+    for name, caption in BEYOND:
+        page += [f"![{caption}](gradients-post-{name}.png)", "", caption + ".", ""]
     return page
 
 
@@ -128,9 +132,9 @@ BEYOND = (
 
 
 def write_summary(found: dict[str, dict[str, Any]]) -> list[str]:
-    """The answer to "does a long rollout hang together?" for each environment and age of the policy, in one table."""
+    """What a long rollout is worth, for each environment and age of the policy, in one table."""
     page = [
-        "## Does a long rollout hang together? It depends on the task and the policy",
+        "## Are the samples of a long rollout correlated? It depends on the task and the policy",
         "",
         "What 1,024 samples of 4 x 256 are worth in independent ones, the part of a rollout's variance that single",
         "samples make, and where the lowest error was.",
@@ -151,14 +155,14 @@ def write_summary(found: dict[str, dict[str, Any]]) -> list[str]:
     return [*page, ""]
 
 
-def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]:
+def write_environment(env: str, kind: str, result: dict[str, Any]) -> list[str]:
     folder = Path(result["out"])
     picture = f"gradients-{env}.png"
     shutil.copy(folder / "training-time.png", HERE / picture)
     last = result["checkpoints"][-1]
     geometry = f"gradients-{env}-geometries.png"
     shutil.copy(folder / f"{last['iteration']:09d}-geometries.png", HERE / geometry)
-    page = [f"## {env}: {about}", "", "```"]
+    page = [f"## {env}: {kind}", "", "```"]
     page += [" ".join(train_command(env, Path(result["run_dir"])))]
     page += [" ".join(diagnose_command(env, Path(result["run_dir"]))), "```", ""]
     page += [
@@ -180,14 +184,7 @@ def write_environment(env: str, about: str, result: dict[str, Any]) -> list[str]
 
 
 def number(estimate: dict[str, float | None]) -> str:
-    value, low, high = (plain(estimate[name]) for name in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
-
-
-def plain(value: float | None) -> str:
-    if value is None:
-        return "inf"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return with_interval(from_json(Estimate, estimate), ends=TO)
 
 
 if __name__ == "__main__":

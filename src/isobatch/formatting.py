@@ -1,1 +1,39 @@
-"""Numbers as people read them: with intervals, and infinity as a word."""
+"""Numbers as people read them: with intervals, infinity as `inf`, and what is not known as `-`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+TO = "({} to {})"  # an interval inside a sentence
+
+
+class HasInterval(Protocol):
+    """A value with the ends of its interval, which are nan where there is none: `statistics.bootstrap.Estimate`."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """1,234.5, never -0.0; `inf` where it is infinite, `-` where it is not known."""
+    return "-" if value is None or math.isnan(value) else f"{value:z,.{digits}f}"
+
+
+def significant(value: float | None) -> str:
+    """Whole from 100 on, three digits below."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def with_interval(estimate: HasInterval, text: Callable[[float], str] = significant, ends: str = "[{}, {}]") -> str:
+    """`value [low, high]`; the value alone where there is no interval, `-` where there is no value."""
+    if math.isnan(estimate.value) or math.isnan(estimate.low):
+        return text(estimate.value)
+    return f"{text(estimate.value)} {ends.format(text(estimate.low), text(estimate.high))}"

@@ -12,7 +12,7 @@ from tiny import tiny
 
 from isobatch.envs.spaces import Discrete
 from isobatch.gradients.layout import Layout, gram_of
-from isobatch.laboratory.gram import gram
+from isobatch.laboratory.inner_products import gram
 from isobatch.learning.losses import policy_gradient
 from isobatch.networks.initialization import make_networks
 

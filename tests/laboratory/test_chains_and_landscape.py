@@ -16,14 +16,14 @@ from isobatch.errors import UsageError
 from isobatch.gradients.variance import direct
 from isobatch.laboratory.batches import batch_products, first_episodes
 from isobatch.laboratory.chains import num_groups, true_advantages, window_advantages
-from isobatch.laboratory.clipping import QUANTITIES, restrained
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.lag_sums import diagonal_sums, lag_sums
-from isobatch.laboratory.landscape import Moments, at_geometry, measure, squared_mean, weights_of, window_products
+from isobatch.laboratory.landscape import ChainProducts, at_geometry, measure, squared_mean, weights_of, window_products
 from isobatch.laboratory.objectives import full, vanilla
 from isobatch.laboratory.options import LabOptions, automatic, chain_length, geometries_of
 from isobatch.laboratory.per_sample import per_sample_gradients
 from isobatch.laboratory.source import draws
+from isobatch.laboratory.trust_region import QUANTITIES, effect_by_epoch
 from isobatch.learning.policy_phase import prepare, total_loss
 from isobatch.learning.state import initial_state
 from isobatch.settings.config import Config
@@ -44,9 +44,9 @@ def made() -> SimpleNamespace:
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("staggered", [False, True])
 def test_every_quantity_of_the_landscape_agrees_with_enumeration(made: SimpleNamespace, steps: int, staggered: bool):
-    moments, _ = measure(made.config, made.policy, made.chains, [(steps, LAMBDA)])
+    products, _ = measure(made.config, made.policy, made.chains, [(steps, LAMBDA)])
     envs = 8 // steps
-    found = at_geometry(moments[steps, LAMBDA], envs, (steps, LAMBDA), staggered, weights_of(made.chains.count))
+    found = at_geometry(products[steps, LAMBDA], envs, (steps, LAMBDA), staggered, weights_of(made.chains.count))
     truth = exact(made.state.networks, steps)
     variance = (truth.variance - truth.shared) / envs if staggered else (
         truth.variance / envs + (1 - 1 / envs) * truth.shared
@@ -123,14 +123,14 @@ def test_variance_and_covariance_between_environments_are_told_apart() -> None:
     shared = 0.7 * rng.normal(size=(windows, 1, size))
     vectors = 2.0 + shared + 1.5 * rng.normal(size=(windows, chains, size))
     means = vectors.mean(axis=0)
-    moments = Moments(
+    products = ChainProducts(
         windows=np.einsum("wup,wvp->uv", vectors, vectors) / windows,
         sample=np.mean(np.sum(vectors**2, axis=2), axis=0),
         mean=means @ means.T,
         bias=np.zeros((chains, chains)),
         together=~np.eye(chains, dtype=bool),
     )
-    together, staggered = (at_geometry(moments, 10, (1, 1.0), s, np.ones((1, chains))) for s in (False, True))
+    together, staggered = (at_geometry(products, 10, (1, 1.0), s, np.ones((1, chains))) for s in (False, True))
     own, common = size * 1.5**2, np.mean(np.sum(shared[:, 0] ** 2, axis=1)) - np.sum(shared.mean(axis=0) ** 2)
     np.testing.assert_allclose(together.variance, (own + common) / 10 + 0.9 * common, rtol=0.03)
     np.testing.assert_allclose(staggered.variance, own / 10, rtol=0.03)
@@ -185,19 +185,19 @@ def test_first_episodes_are_whole(made: SimpleNamespace) -> None:
     assert not np.any(ended)
 
 
-def restraints(config: Config, made: SimpleNamespace) -> np.ndarray:
+def effects(config: Config, made: SimpleNamespace) -> np.ndarray:
     """Of three batches."""
     segments = made.source.batches(config.num_envs, config.num_steps, draws(3, 0))
-    return np.stack([np.asarray(restrained(config, made.state, s, jax.random.key(1))) for s in segments])
+    return np.stack([np.asarray(effect_by_epoch(config, made.state, s, jax.random.key(1))) for s in segments])
 
 
 def test_before_the_first_epoch_nothing_is_clipped(made: SimpleNamespace) -> None:
     config = made.config.replace(learning_rate=0.05, update_epochs=2)
-    table = restraints(config, made)
+    table = effects(config, made)
     assert table.shape == (3, 3, len(QUANTITIES))
     np.testing.assert_allclose(table[:, 0], [[1, 1, 0, 0]] * 3, atol=1e-5)
     assert np.all(table[:, 1:, QUANTITIES.index("kl")] > 0)
-    unclipped = restraints(config.replace(clip_eps=float("inf")), made)
+    unclipped = effects(config.replace(clip_eps=float("inf")), made)
     np.testing.assert_allclose(unclipped[..., :2], 1, atol=1e-4)
 
 

@@ -18,8 +18,8 @@ from tiny import tiny
 
 from isobatch.envs.spaces import Box, Discrete, Space
 from isobatch.errors import UsageError
-from isobatch.laboratory import gram as engine
-from isobatch.laboratory.gram import compiled_gram, gram, plan
+from isobatch.laboratory import inner_products as engine
+from isobatch.laboratory.inner_products import compiled_gram, gram, plan
 from isobatch.laboratory.layers import Losses
 from isobatch.laboratory.per_sample import mean_gradient, per_sample_gradients
 from isobatch.laboratory.projection import project, projected_gram

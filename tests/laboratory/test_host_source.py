@@ -28,14 +28,17 @@ from isobatch.laboratory import host_source as outside
 from isobatch.laboratory import per_sample
 from isobatch.laboratory.batches import batch_products, samples_of
 from isobatch.laboratory.chains import true_advantages
-from isobatch.laboratory.diagnosis import diagnose
-from isobatch.laboratory.gram import gram
-from isobatch.laboratory.host_source import LONGEST_WAIT
+from isobatch.laboratory.diagnosis import Diagnosis, diagnose
+from isobatch.laboratory.host_source import LONGEST_WAIT, HostSource
+from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.lag_sums import lag_sums
 from isobatch.laboratory.landscape import at_geometry, measure, weights_of
 from isobatch.laboratory.objectives import vanilla
-from isobatch.laboratory.options import SECTIONS, LabOptions
+from isobatch.laboratory.options import LabOptions
+from isobatch.laboratory.sections import SECTIONS
+from isobatch.laboratory.sections.aggregations import Aggregations
+from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState, initial_state
 from isobatch.rollouts.watchdog import Watched
@@ -79,15 +82,15 @@ def source_of(config: Config, state: TrainState | None = None) -> Source:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_quantity_of_the_landscape_agrees_with_enumeration(mode: str) -> None:
-    """As `test_gradients_lab` has it for environments inside: every episode can be listed."""
+    """As `test_chains_and_landscape` has it for environments inside: every episode can be listed."""
     config = tiny("ppo", "later:Later-v0", gamma=GAMMA, gae_lambda=LAMBDA, autoreset=mode)
     state = decided(initial_state(config, environment_of(config), 3))
     source = source_of(config, state)
     chains = source.chains(256, 4, 0)
-    moments, _ = measure(config, state.networks.policy, chains, [(1, LAMBDA), (2, LAMBDA)])
+    products, _ = measure(config, state.networks.policy, chains, [(1, LAMBDA), (2, LAMBDA)])
     for steps in (1, 2):
         envs, truth = 8 // steps, exact(state.networks, steps)
-        found = at_geometry(moments[steps, LAMBDA], envs, (steps, LAMBDA), False, weights_of(chains.count))
+        found = at_geometry(products[steps, LAMBDA], envs, (steps, LAMBDA), False, weights_of(chains.count))
         expected = {
             "signal": truth.signal,
             "squared_bias": truth.squared_bias,
@@ -114,8 +117,8 @@ def cartpole(env: str) -> dict[str, np.ndarray]:
     policy = state.networks.policy
     chains = source_of(config, state).chains(96, 64, 0)
     weights = weights_of(96)
-    moments, _ = measure(config, policy, chains, [(64, 1.0)])
-    point = at_geometry(moments[64, 1.0], 2, (64, 1.0), False, weights)
+    products, _ = measure(config, policy, chains, [(64, 1.0)])
+    point = at_geometry(products[64, 1.0], 2, (64, 1.0), False, weights)
     found = {name: getattr(point, name) for name in ("variance", "individual", "signal", "squared_bias")}
     found["signal to noise"] = point.signal / point.variance  # the inverse of the noise scale, which may be infinite
     correlation = lag_sums(config, policy, chains, 1.0).correlation(weights)
@@ -207,10 +210,13 @@ def test_batches_are_of_environments_of_their_age() -> None:
         np.testing.assert_array_equal(np.flatnonzero(segment.truncated[:, 0]), [4 - begin])
 
 
-def without_time(result: dict[str, Any]) -> str:
-    for row in result["geometries"]["rows"]:
+def without_time(result: Diagnosis) -> str:
+    """All numbers but the seconds, and what follows from them."""
+    found = result.to_json()
+    del found["sentences"]
+    for row in found["geometries"]["rows"]:
         assert row.pop("seconds_per_batch") > 0
-    return json.dumps(result)
+    return json.dumps(found)
 
 
 def no_processes() -> bool:
@@ -225,11 +231,11 @@ def test_every_section_and_the_same_seed_gives_the_same_numbers(tmp_path: Path) 
     settings: dict[str, Any] = dict(autoreset="next-step", normalize_observations=True, normalize_rewards=True)
     write_run(tmp_path / "run", tiny("ppo", "host_envs:Walk-v0", **settings))
     first, second = (diagnose(tmp_path / "run", LabOptions(**SMALL), out=tmp_path / name)[0] for name in ("a", "b"))
-    assert set(SECTIONS) <= set(first)
-    for row in first["geometries"]["rows"]:
-        assert row["variance"]["low"] <= row["variance"]["value"] <= row["variance"]["high"]
-        assert "measured_variance" in row
-    assert first["aggregations"]["episodes"] > 4
+    assert tuple(first.sections) == SECTIONS
+    for row in first.get(Geometries).rows:
+        assert row.variance.low <= row.variance.value <= row.variance.high
+        assert row.measured_variance is not None
+    assert first.get(Aggregations).episodes > 4
     assert without_time(first) == without_time(second)
 
 

@@ -2,6 +2,7 @@
 
 isobatch study list
 isobatch study run NAME --scale quick|laptop|paper
+isobatch study run pendulum-post --measure-seed 0
 isobatch study report DIR
 
 A study that was interrupted goes on where it stopped: give the same command again.
@@ -20,6 +21,10 @@ from isobatch.errors import UsageError, near_matches
 if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
 
+BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
+BLOG_POST_CLAIM = (
+    "gradients along a trajectory are correlated, which makes long rollouts noisy (a blog post's figures, anew)"
+)
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 
@@ -32,6 +37,7 @@ def add_flags(parser: Parser) -> None:
         "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-SCALE)")
+    parser.add_argument("--measure-seed", type=int, metavar="N", help=f"for {BLOG_POST}: what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -56,10 +62,12 @@ def _list(args: argparse.Namespace) -> int:
     sizes = {study.name: {scale: study.grid(scale).sizes() for scale in SCALES} for study in STUDIES.values()}
     if args.json:
         studies = [{"name": name, "claim": study.claim, **sizes[name]} for name, study in STUDIES.items()]
+        studies.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM})
         console.print_json({"studies": studies})
         return 0
     console.out.print("settings x seeds, and environment steps of all of them, at each scale\n")
     rows = [[name, *map(_size, sizes[name].values()), study.claim] for name, study in STUDIES.items()]
+    rows.append([BLOG_POST, *("-" for _ in SCALES), BLOG_POST_CLAIM])
     console.out.print(console.text_table(["study", *SCALES, "claim"], rows))
     return 0
 
@@ -71,6 +79,10 @@ def _size(sizes: GridSizes) -> str:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.target == BLOG_POST:
+        return _run_blog_post(args)
+    if args.measure_seed is not None:
+        raise UsageError(f"measure_seed={args.measure_seed} is for {BLOG_POST} alone: leave it out.")
     from isobatch.studies.claims import study_of
     from isobatch.studies.grid import check_scale, on_environments
 
@@ -91,6 +103,24 @@ def _run(args: argparse.Namespace) -> int:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130
     return show(out, args.json)
+
+
+def _run_blog_post(args: argparse.Namespace) -> int:
+    if args.envs:
+        raise UsageError(f"envs={args.envs!r}: {BLOG_POST} has one environment: leave it out.")
+    from isobatch.studies.blog_post import reproduce
+
+    out = args.out or Path("runs") / BLOG_POST
+    with console.progress_bar(args.quiet) as watch:
+        report = reproduce(out, args.measure_seed or 0, watch, console.say)
+    if args.json:
+        claims, pictures = [vars(claim) for claim in report.claims], [str(path) for path in report.pictures]
+        console.print_json({"out": str(out), "claims": claims, "pictures": pictures})
+        return 0
+    for claim in report.claims:
+        console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.evidence}."))
+    console.out.print(f"\n{len(report.pictures)} pictures and the numbers: {out}", markup=False)
+    return 0
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -1,17 +1,16 @@
-"""The gradient laboratory: how noisy, how biased, how correlated is a policy gradient at N x T?
+"""Statistics of gradients: how noisy, how biased, how correlated is a policy gradient at N x T?
 
 | what                                             | where                                                      |
 |--------------------------------------------------|------------------------------------------------------------|
-| per-sample gradients, their inner products       | `per_sample_gradients`, `gram`, `projected_gram`           |
-| per-sample losses: plain, or a run's objective   | `vanilla`, `full`                                          |
-| which sample belongs where                       | `Layout`                                                   |
+| which sample belongs where; inner products       | `Layout`, `gram_of`                                        |
 | Var(G_B), its two terms, by lag, effective size  | `decompose`, `direct_variance`                             |
 | correlation against lag                          | `cosine_pairs`, `cosine_across`, `lag_correlation`         |
 | bias, mean squared error                         | `squared_bias`, `mean_squared_error`                       |
 | noise scale, critical batch size                 | `noise_scale`, `smooth`                                    |
 | minibatches; the four aggregations               | `minibatch_variance`, `row_variance`, `compare`            |
 
-All statistics take plain arrays, from any framework: gradients [n, P], or their inner products [n, n].
+All take plain arrays, from any framework: gradients [n, P], or their inner products [n, n]. What computes gradients of
+single samples and their inner products in JAX, and `diagnose`, are in `isobatch.laboratory`.
 """
 
 from __future__ import annotations

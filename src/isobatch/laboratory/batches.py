@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -19,6 +19,7 @@ from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.networks.actor_critic import Policy
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, Estimate, estimate, unit_mean
 
 Samples = tuple[Array, Array, Array]
 
@@ -39,10 +40,21 @@ def batch_products(
     config: Config, policy: Policy, source: Source, num_envs: int, num_steps: int, batches: int, seed: int
 ) -> Float[np.ndarray, "K K"]:
     """Inner products of the gradients of K independent batches."""
-    segments: Iterator[Segment] = source.batches(num_envs, num_steps, draws(batches, seed))
-    found = [np.asarray(batch_gradient(policy, samples_of(config, segment)), float) for segment in segments]
-    vectors = np.stack(found)
+    segments = source.batches(num_envs, num_steps, draws(batches, seed))
+    gradients = [np.asarray(batch_gradient(policy, samples_of(config, segment)), float) for segment in segments]
+    vectors = np.stack(gradients)
     return vectors @ vectors.T
+
+
+def few_batches(wanted: int) -> int:
+    """Of the batches that were asked for, as many as are taken where each of them costs much: 4 to 8."""
+    return max(LEAST_FOR_INTERVAL, min(2 * LEAST_FOR_INTERVAL, wanted))
+
+
+def mean_over_batches(values: Sequence[float] | np.ndarray) -> Estimate:
+    """Of one number for each batch."""
+    array = np.asarray(values, float)
+    return estimate(lambda weights: unit_mean(array, weights), len(array), what="batches")
 
 
 def gradient_seconds(policy: Policy, chains: Chains, size: int) -> float:

@@ -1,4 +1,4 @@
-"""How the gradients along a trajectory hang together: covariance against lag, and what each lag adds to the variance.
+"""How the gradients along a trajectory are correlated: covariance against lag, and what each lag adds to the variance.
 
 With d_i = g_i - mu and pairs i, j = i + h of one trajectory (an episode's part of a chain):
     correlation(h) = E[d_i . d_j] / E|d_i|^2,
@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from isobatch.laboratory.chains import Chains, window_advantages
-from isobatch.laboratory.gram import gram
+from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.landscape import window_products
 from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.projection import directional

@@ -34,7 +34,7 @@ Variant = tuple[int, float]  # T and lambda
 
 
 @dataclass(frozen=True)
-class Moments:
+class ChainProducts:
     """What one (T, lambda) comes to, chain by chain: all that the estimates below need."""
 
     windows: np.ndarray  # [C, C] mean over windows of G_uw . G_vw
@@ -50,8 +50,8 @@ def measure(
     chains: Chains,
     variants: list[Variant],
     watch: Callable[[float], None] = lambda done: None,
-) -> tuple[dict[Variant, Moments], np.ndarray]:
-    """Moments of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
+) -> tuple[dict[Variant, ChainProducts], np.ndarray]:
+    """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
     obs, action = chains.segment.obs, chains.segment.action
     group = np.arange(chains.count) * chains.groups // chains.count
     together = (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
@@ -59,11 +59,11 @@ def measure(
     norms = jax.block_until_ready(window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)[2])
     watch(1 / passes)
     true = window_products(policy, obs, action, true_advantages(config, chains), chains.length)[1]
-    moments = {}
+    by_variant = {}
     for done, (steps, lam) in enumerate(variants):
         advantage = window_advantages(config, chains, steps, lam)
         products, mean, _ = window_products(policy, obs, action, advantage, steps)
-        moments[steps, lam] = Moments(
+        by_variant[steps, lam] = ChainProducts(
             windows=np.asarray(products, float),
             sample=np.asarray(jnp.mean(advantage**2 * norms, axis=0), float),
             mean=_products(mean),
@@ -71,7 +71,7 @@ def measure(
             together=together,
         )
         watch((done + 3) / passes)
-    return moments, _products(true)
+    return by_variant, _products(true)
 
 
 @partial(jax.jit, static_argnums=4)
@@ -124,16 +124,18 @@ class Measured:
         return self.variance + np.maximum(self.squared_bias, 0.0)
 
 
-def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray) -> Measured:
+def at_geometry(
+    products: ChainProducts, num_envs: int, variant: Variant, staggered: bool, weights: np.ndarray
+) -> Measured:
     """The formulas of this module's docstring, for every row of `weights` (see `weights_of`)."""
     steps, lam = variant
-    signal = squared_mean(moments.mean, weights, moments.together)
-    own = unit_mean(np.diagonal(moments.windows), weights) - signal
-    shared = pair_mean(moments.windows, weights, moments.together) - signal
-    sample = unit_mean(moments.sample, weights) - signal
+    signal = squared_mean(products.mean, weights, products.together)
+    one_environment = unit_mean(np.diagonal(products.windows), weights) - signal
+    shared = pair_mean(products.windows, weights, products.together) - signal
+    sample = unit_mean(products.sample, weights) - signal
     spread = staggered and num_envs > 1
     across = -shared / num_envs if spread else (1 - 1 / num_envs) * shared
-    variance = own / num_envs + across
+    variance = one_environment / num_envs + across
     individual = sample / (num_envs * steps)
     return Measured(
         num_envs=num_envs,
@@ -141,9 +143,9 @@ def at_geometry(moments: Moments, num_envs: int, variant: Variant, staggered: bo
         gae_lambda=lam,
         variance=variance,
         individual=individual,
-        within=own / num_envs - individual,
+        within=one_environment / num_envs - individual,
         across=across,
-        squared_bias=squared_mean(moments.bias, weights, moments.together),
+        squared_bias=squared_mean(products.bias, weights, products.together),
         signal=signal,
         effective_samples=ratio(sample, variance, otherwise=np.inf),
         critical_batch=ratio(num_envs * steps * variance, signal, otherwise=np.inf),

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from isobatch.errors import UsageError
+from isobatch.laboratory.sections import SECTIONS
 from isobatch.settings.fields import COUNT, COUNT_OR_0, SEED, UNIT, check_ranges
 from isobatch.settings.geometry import divisors
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 
-SECTIONS = ("geometries", "lambdas", "lags", "cosines", "minibatches", "restraint", "aggregations")
-LONGEST = 2048  # steps of the longest rollout that `auto` proposes, and of a chain
+LONGEST_ROLLOUT = 2048  # steps, that `auto` proposes
+LONGEST_CHAIN = 4 * LONGEST_ROLLOUT
 UNITS = replace(COUNT, low=LEAST_FOR_INTERVAL, why=": an error bar needs so many independent ones")
 
 
@@ -42,7 +43,7 @@ class LabOptions:
         "Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit.",
     ] = 0
     sections: Annotated[
-        str, "What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,restraint,aggregations."
+        str, "What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,trust-region,aggregations."
     ] = "all"
     measure_seed: Annotated[int, SEED, "Seed of everything that is drawn while measuring."] = 0
 
@@ -64,7 +65,7 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
     budget = options.budget or num_envs * num_steps
     if options.geometries == "auto":
         return automatic(budget, (num_envs, num_steps))
-    found = []
+    shapes = []
     for word in options.geometries.split(","):
         envs, _, steps = word.strip().lower().partition("x")
         if not (envs.isdigit() and steps.isdigit() and int(envs) and int(steps)):
@@ -75,13 +76,13 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
                 f"geometries={word!r} has {int(envs) * int(steps)} samples and not the budget of {budget}: "
                 f"use {near}x{budget // near}, or budget={int(envs) * int(steps)}."
             )
-        found.append((int(envs), int(steps)))
-    return sorted(set(found), key=lambda g: g[1])
+        shapes.append((int(envs), int(steps)))
+    return sorted(set(shapes), key=lambda g: g[1])
 
 
 def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
-    """Rollout lengths from 1 up, each at least twice the one before, up to LONGEST; and the run's own geometry."""
-    lengths = [steps for steps in doubling(budget) if steps <= LONGEST]
+    """Rollouts of 1 step and up, each at least twice as long as the one before; and the run's own geometry."""
+    lengths = [steps for steps in doubling(budget) if steps <= LONGEST_ROLLOUT]
     if own[0] * own[1] == budget and own[1] not in lengths:
         lengths.append(own[1])
     return [(budget // steps, steps) for steps in sorted(lengths)]
@@ -89,19 +90,19 @@ def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
 
 def doubling(number: int) -> list[int]:
     """Divisors from 1 up, each at least twice the one before."""
-    found: list[int] = []
+    chosen: list[int] = []
     for divisor in divisors(number):
-        if not found or divisor >= 2 * found[-1]:
-            found.append(divisor)
-    return found
+        if not chosen or divisor >= 2 * chosen[-1]:
+            chosen.append(divisor)
+    return chosen
 
 
 def chain_length(geometries: list[tuple[int, int]]) -> int:
     """Steps that every rollout length divides."""
     length = math.lcm(*(steps for _, steps in geometries))
-    if length > 4 * LONGEST:
+    if length > LONGEST_CHAIN:
         raise UsageError(
             f"geometries={','.join(f'{n}x{t}' for n, t in geometries)} have rollouts that fit together only after "
-            f"{length} steps: choose lengths that divide each other, up to {4 * LONGEST}."
+            f"{length} steps: choose lengths that divide each other, up to {LONGEST_CHAIN}."
         )
     return length

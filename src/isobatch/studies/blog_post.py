@@ -2,47 +2,57 @@
 
 The post trains PPO with 4 environments x 256 steps and looks at single batches. Here its six figures are made anew, and
 then the quantity they are about, Var(G_B), is measured itself: over N x T, over lambda, over training, with intervals.
+What it leaves in its directory: the run, what was measured of it (`results`), `claims.json` and the pictures.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.files import replace_file
+from isobatch.formatting import TO, with_interval
 from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.variance import direct_variance
-from isobatch.laboratory.batches import batch_products
-from isobatch.laboratory.diagnosis import Say, Watch, diagnose, key_of, policy_of, store, stored
+from isobatch.laboratory.batches import batch_products, mean_over_batches
+from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.plots_old import draw_all, heatmap, histograms, training_time
-from isobatch.laboratory.sections_old import Policy, batches, sample_cosines
+from isobatch.laboratory.over_training import draw_over_training
+from isobatch.laboratory.section_files import key_of, load, store
+from isobatch.laboratory.sections.cosines import SampleCosines, draw_heatmap, sample_cosines
+from isobatch.laboratory.sections.geometries import Geometries
+from isobatch.laboratory.sections.lags import Lags
+from isobatch.laboratory.subject import Subject
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import plain_json
 from isobatch.settings.presets import preset
-from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean, unit_mean
+from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean
 from isobatch.training.loading import load_run
 from isobatch.training.trainer import train
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 EARLY, LATE = 390, 440  # iterations: the post's 399,360 and 450,560 steps
-EVERY = 20  # iterations between the checkpoints of figure 2
+FIGURE_2_INTERVAL = 20  # iterations between its checkpoints
+FIGURE_2_LAGS = (1, 5, 10, 20)
 LAMBDAS = (0.0, 0.95, 1.0)
 SHAPES = ((4, 256), (16, 64))
 SPREAD_LAGS = (1, 10, 40)
-HEATMAP = 5  # batches in a heatmap, as in the post
-BATCHES = 64  # to measure the variance directly
+HEATMAP_BATCHES = 5  # as in the post
+DIRECT_BATCHES = 64  # to measure the variance directly
 CHAINS = 256
-SPREADS = 16  # batches whose pairs of samples are compared
+SPREAD_BATCHES = 16  # batches whose pairs of samples are compared
 OVER_TRAINING = (20, 100, 200, 300, LATE)
-SHOWN = ("1024x1", "64x16", "4x256")
-SMALL = 0.05  # of a quantity: as good as nothing
-Found = dict[str, Any]
+SHOWN_SHAPES = ("1024x1", "64x16", "4x256")
+NEGLIGIBLE = 0.05  # of a quantity: as good as nothing
 
 
 def post_config() -> Config:
@@ -59,7 +69,51 @@ def post_config() -> Config:
     )
 
 
-def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, say: Say = print) -> Found:
+@dataclass(frozen=True)
+class BatchNumbers:
+    """Of DIRECT_BATCHES batches at one N x T and lambda."""
+
+    cosines: tuple[tuple[float, ...], ...]
+    variance: Estimate
+    extreme: Estimate  # mean |cosine| between two batches
+
+    def drawn(self) -> np.ndarray:
+        return np.array(self.cosines)[:HEATMAP_BATCHES, :HEATMAP_BATCHES]
+
+
+@dataclass(frozen=True)
+class FigureNumbers:
+    """What figures 1 and 3 to 6 show, from single batches as in the post; and the variance of many."""
+
+    cosines: dict[float, SampleCosines]  # by lambda
+    spreads: dict[float, dict[int, Estimate]] = field(default_factory=dict)  # by lambda and lag, late only
+    batches: dict[str, BatchNumbers] = field(default_factory=dict)  # by N x T and lambda, late only
+
+
+@dataclass(frozen=True)
+class Claim:
+    claim: str
+    verdict: str  # that follows from intervals
+    evidence: str  # the numbers behind it
+
+
+@dataclass(frozen=True)
+class PostMeasurements:
+    early: FigureNumbers
+    late: FigureNumbers
+    over_time: list[Diagnosis]  # lags at many checkpoints
+    over_training: list[Diagnosis]  # geometries at some
+    last: Diagnosis  # everything at the last one
+    staggered: Diagnosis  # its geometries if environments were not reset together
+
+
+@dataclass(frozen=True)
+class PostReport:
+    claims: list[Claim]
+    pictures: list[Path]
+
+
+def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, say: Say = print) -> PostReport:
     """Train if there is no run yet, measure what is not measured yet, draw everything, judge the claims."""
     run_dir, results = out / "run", out / "results"
     watch("training", 0.0)
@@ -67,25 +121,29 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
         kept = LATE // 10
         train(post_config(), run_dir=run_dir, checkpoint_interval=10, keep_checkpoints=kept, say=say)
     options = LabOptions(measure_seed=seed, chains=CHAINS, lambdas=(0.0, 0.5, 0.9, 0.95, 1.0))
-    found = {
-        "figures": _figures(run_dir, results, options, watch),
-        "lags": _lags(run_dir, results, options, watch),
-        "over_training": _diagnose(run_dir, results, options, "geometries", OVER_TRAINING, watch, 0.45, 0.75),
-        "late": _diagnose(run_dir, results, options, "all", (LATE,), watch, 0.75, 1.0)[0],
-        "staggered": _diagnose(
-            run_dir, out / "staggered", options, "geometries", (LATE,), watch, 0.97, 1.0, {"staggered_resets": True}
+    few = dataclasses.replace(options, chains=64, geometries="4x256", budget=1024)
+    figure_2 = tuple(range(FIGURE_2_INTERVAL, LATE + 1, FIGURE_2_INTERVAL))
+    staggered = {"staggered_resets": True}
+    measured = PostMeasurements(
+        early=_figures(run_dir, results, options, EARLY, watch, 0.03),
+        late=_figures(run_dir, results, options, LATE, watch, 0.09),
+        over_time=_diagnose(run_dir, results / "lags", few, "lags", figure_2, watch, 0.15, 0.45),
+        over_training=_diagnose(run_dir, results, options, "geometries", OVER_TRAINING, watch, 0.45, 0.75),
+        last=_diagnose(run_dir, results, options, "all", (LATE,), watch, 0.75, 0.97)[0],
+        staggered=_diagnose(
+            run_dir, out / "staggered", options, "geometries", (LATE,), watch, 0.97, 1.0, staggered
         )[0],
-    }
-    claims = judge(found)
-    replace_file(out / "claims.json", json.dumps({"claims": claims}, indent=1) + "\n")
+    )  # fmt: skip
+    claims = judge(measured)
+    replace_file(out / "claims.json", json.dumps({"claims": [vars(claim) for claim in claims]}, indent=1) + "\n")
     watch("drawing", 1.0)
-    return {"claims": claims, "pictures": [str(path) for path in draw(found, out)]}
+    return PostReport(claims, draw(measured, out))
 
 
 def _diagnose(
     run_dir: Path, out: Path, options: LabOptions, sections: str, iterations: tuple[int, ...], watch: Watch,
-    begin: float, end: float, changes: Found | None = None,
-) -> list[Found]:  # fmt: skip
+    begin: float, end: float, changes: Mapping[str, Any] | None = None,
+) -> list[Diagnosis]:  # fmt: skip
     options = dataclasses.replace(options, sections=sections)
     which = ",".join(map(str, iterations))
 
@@ -95,99 +153,75 @@ def _diagnose(
     return diagnose(run_dir, options, which, None, out, changes or {}, part)
 
 
-def _lags(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> list[Found]:
-    """Figure 2: the covariance form over the checkpoints, in chains of 256 steps."""
-    few = dataclasses.replace(options, chains=64, geometries="4x256", budget=1024)
-    iterations = tuple(range(EVERY, LATE + 1, EVERY))
-    return _diagnose(run_dir, out / "lags", few, "lags", iterations, watch, 0.15, 0.45)
+def _figures(
+    run_dir: Path, out: Path, options: LabOptions, iteration: int, watch: Watch, begin: float
+) -> FigureNumbers:
+    watch(f"the post's figures at iteration {iteration}", begin)
+    subject = subject_of(load_run(run_dir, str(iteration)), options)
+    key, path = key_of(subject, iteration, "figures"), out / f"{iteration:09d}-figures.json"
+    return load(path, key, FigureNumbers) or store(path, key, _figure_numbers(subject, iteration == LATE))
 
 
-def _figures(run_dir: Path, out: Path, options: LabOptions, watch: Watch) -> Found:
-    """What figures 1 and 3 to 6 show, from single batches as in the post; and the variance of many."""
-    found: Found = {}
-    for place, iteration in enumerate((EARLY, LATE)):
-        watch(f"the post's figures at iteration {iteration}", 0.03 + 0.06 * place)
-        loaded = load_run(run_dir, str(iteration))
-        about = policy_of(loaded, options, None, {})
-        key = key_of(about, iteration, "figures")
-        path = out / f"{iteration:09d}-figures.json"
-        made = stored(path, key)
-        if made is None:
-            made = plain_json(_figure_numbers(about, iteration == LATE))
-            store(path, key, made)
-        found[str(iteration)] = made
-    return found
+def _figure_numbers(subject: Subject, late: bool) -> FigureNumbers:
+    cosines = {lam: sample_cosines(subject, lam) for lam in LAMBDAS}
+    if not late:
+        return FigureNumbers(cosines)
+    batches = {f"{n}x{t}, {lam:g}": _batch_numbers(subject, n, t, lam) for n, t in SHAPES for lam in LAMBDAS}
+    return FigureNumbers(cosines, {lam: _spreads(subject, lam) for lam in LAMBDAS}, batches)
 
 
-def _figure_numbers(about: Policy, late: bool) -> Found:
-    numbers: Found = {"cosines": {f"{lam:g}": sample_cosines(about, lam) for lam in LAMBDAS}}
-    if late:
-        numbers["spreads"] = {f"{lam:g}": _spreads(about, lam) for lam in LAMBDAS}
-        numbers["batches"] = {
-            f"{n}x{t}, {lam:g}": _batch_numbers(about, n, t, lam) for n, t in SHAPES for lam in LAMBDAS
-        }
-    return numbers
+def _batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float) -> BatchNumbers:
+    config, count = subject.config.replace(gae_lambda=lam), DIRECT_BATCHES
+    seed = subject.options.measure_seed + 7
+    products = batch_products(config, subject.policy, subject.source, num_envs, num_steps, count, seed)
+    cosines = cosine_matrix(products, Layout.of(np.arange(count)))
+    extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), count, what="batches")
+    return BatchNumbers(tuple(map(tuple, cosines.tolist())), direct_variance(products), extreme)
 
 
-def _batch_numbers(about: Policy, num_envs: int, num_steps: int, lam: float) -> Found:
-    config = about.config.replace(gae_lambda=lam)
-    seed = about.options.measure_seed + 7
-    products = batch_products(config, about.policy, about.source, num_envs, num_steps, BATCHES, seed)
-    cosines = cosine_matrix(products, Layout.of(np.arange(BATCHES)))
-    extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), BATCHES, what="batches")
-    return {"cosines": cosines, "variance": direct_variance(products), "extreme": extreme}
-
-
-def _spreads(about: Policy, lam: float) -> Found:
+def _spreads(subject: Subject, lam: float) -> dict[int, Estimate]:
     """Mean |cosine| of pairs, within a trajectory at some lags less that across trajectories; over several batches."""
     rows = []
-    for gram, layout in batches(about, SPREADS, lam):
+    for gram, layout in subject.sample_products(SPREAD_BATCHES, lam):
         across = np.abs(cosine_across(gram, layout)).mean()
         rows.append([np.abs(cosine_pairs(gram, layout, lag)).mean() - across for lag in SPREAD_LAGS])
     table = np.array(rows)
-
-    def over_batches(place: int) -> Estimate:
-        return estimate(lambda w: unit_mean(table[:, place], w), SPREADS, what="batches")
-
-    return {str(lag): over_batches(place) for place, lag in enumerate(SPREAD_LAGS)}
+    return {lag: mean_over_batches(table[:, place]) for place, lag in enumerate(SPREAD_LAGS)}
 
 
-def draw(found: Found, out: Path) -> list[Path]:
+def draw(measured: PostMeasurements, out: Path) -> list[Path]:
     """Every figure of the post, then those beyond it."""
-    late, early = found["figures"][str(LATE)], found["figures"][str(EARLY)]
-    title = "PPO on Pendulum-v1"
+    late, early = measured.late, measured.early
     paths = []
 
-    def keep(figure: Any, name: str) -> None:
+    def keep(figure: Figure, name: str) -> None:
         paths.append(out / name)
         save_figure(figure, out / name)
 
     figure, (left, right) = new_figure(1, 2, (11, 4))
-    histograms(left, early["cosines"]["0.95"], ("1", "3", "5", "7"), f"step {EARLY * 1024:,}")
-    histograms(right, late["cosines"]["0.95"], ("1", "5", "10", "40"), f"step {LATE * 1024:,}")
+    early.cosines[0.95].draw_histograms(left, (1, 3, 5, 7), f"step {EARLY * 1024:,}")
+    late.cosines[0.95].draw_histograms(right, (1, 5, 10, 40), f"step {LATE * 1024:,}")
     figure.suptitle("Figure 1: cosines of centered gradients, within a trajectory at some lags and across", fontsize=10)
     keep(figure, "figure-1.png")
 
-    keep(_figure_2(found["lags"]), "figure-2.png")
+    keep(_figure_2(measured.over_time), "figure-2.png")
 
     figure, panels = new_figure(1, 2, (9, 4))
     for axes, (n, t) in zip(panels, SHAPES, strict=True):
-        heatmap(axes, np.array(late["batches"][f"{n}x{t}, 0.95"]["cosines"])[:HEATMAP, :HEATMAP], f"{n}x{t}")
+        draw_heatmap(axes, late.batches[f"{n}x{t}, 0.95"].drawn(), f"{n}x{t}")
     figure.suptitle("Figure 3: cosines between the gradients of five batches, lambda 0.95", fontsize=10)
     keep(figure, "figure-3.png")
 
     figure, panels = new_figure(1, 2, (11, 4))
-    for axes, lam in zip(panels, ("0", "1"), strict=True):
-        histograms(axes, late["cosines"][lam], ("40",), f"lambda {lam}")
+    for axes, lam in zip(panels, (0.0, 1.0), strict=True):
+        late.cosines[lam].draw_histograms(axes, (40,), f"lambda {lam:g}")
     figure.suptitle("Figure 4: cosines at lag 40", fontsize=10)
     keep(figure, "figure-4.png")
 
     figure, axes = new_figure()
-    for color, lam in enumerate(map("{:g}".format, LAMBDAS)):
-        one = late["cosines"][lam]
-        axes.stairs(
-            one["with_mean"]["density"], one["edges"], color=COLORS[color], label=f"lambda {lam}", linewidth=1.6
-        )
+    for color, lam in enumerate(LAMBDAS):
+        one = late.cosines[lam]
+        axes.stairs(one.with_mean.density, one.edges, color=COLORS[color], label=f"lambda {lam:g}", linewidth=1.6)
     axes.set(xlabel="cosine of a sample's gradient with the mean of its batch", ylabel="density")
     axes.legend(frameon=False)
     axes.set_title("Figure 5: samples and their batch", fontsize=10)
@@ -195,121 +229,124 @@ def draw(found: Found, out: Path) -> list[Path]:
 
     figure, panels = new_figure(2, 3, (11, 7))
     for row, (n, t) in zip(panels, SHAPES, strict=True):
-        for axes, lam in zip(row, map("{:g}".format, LAMBDAS), strict=True):
-            matrix = np.array(late["batches"][f"{n}x{t}, {lam}"]["cosines"])[:HEATMAP, :HEATMAP]
-            heatmap(axes, matrix, f"{n}x{t}, lambda {lam}")
+        for axes, lam in zip(row, LAMBDAS, strict=True):
+            draw_heatmap(axes, late.batches[f"{n}x{t}, {lam:g}"].drawn(), f"{n}x{t}, lambda {lam:g}")
     figure.suptitle("Figure 6: cosines between the gradients of five batches", fontsize=10)
     keep(figure, "figure-6.png")
 
-    paths += draw_all(found["late"], out, f"{title}, {LATE * 1024:,} steps")
-    training_time(found["over_training"], out / "training-time.png", title)
+    paths += measured.last.draw(out)
+    draw_over_training(measured.over_training, out / "training-time.png")
     return [*paths, out / "training-time.png"]
 
 
-def _figure_2(results: list[Found]) -> Any:
+def _figure_2(diagnoses: list[Diagnosis]) -> Figure:
     figure, axes = new_figure()
-    steps = np.array([result["env_steps"] for result in results])
-    for color, lag in enumerate((1, 5, 10, 20)):
-        rows = [next(r["estimate"] for r in result["lags"]["correlation"] if r["lag"] == lag) for result in results]
-        values = np.array([row["value"] for row in rows])
-        axes.plot(steps, values, "o-", color=COLORS[color], label=f"lag {lag}", markersize=3)
-        low, high = ([row[end] for row in rows] for end in ("low", "high"))
+    steps = np.array([diagnosis.env_steps for diagnosis in diagnoses])
+    by_checkpoint = [_correlations(diagnosis) for diagnosis in diagnoses]
+    for color, lag in enumerate(FIGURE_2_LAGS):
+        estimates = [correlations[lag] for correlations in by_checkpoint]
+        axes.plot(steps, [e.value for e in estimates], "o-", color=COLORS[color], label=f"lag {lag}", markersize=3)
+        low, high = [e.low for e in estimates], [e.high for e in estimates]
         axes.fill_between(steps, low, high, color=COLORS[color], alpha=0.12, linewidth=0)
     axes.axhline(0, color="0.4", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="covariance / variance of one sample")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
     axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals)", fontsize=10)
-    return figure
+    made: Figure = figure
+    return made
 
 
-def judge(found: Found) -> list[Found]:
+def _correlations(diagnosis: Diagnosis) -> dict[int, Estimate]:
+    """By lag."""
+    return {row.lag: row.estimate for row in diagnosis.get(Lags).correlation}
+
+
+def judge(measured: PostMeasurements) -> list[Claim]:
     """The post's claims, each with a verdict that follows from intervals, and the numbers behind it."""
-    late = found["figures"][str(LATE)]
-    spreads, batches = late["spreads"], late["batches"]
-    rows = {f"{row['num_envs']}x{row['num_steps']}": row for row in found["late"]["geometries"]["rows"]}
-    staggered = {f"{r['num_envs']}x{r['num_steps']}": r for r in found["staggered"]["geometries"]["rows"]}
-    lags = {row["lag"]: row["estimate"] for row in found["late"]["lags"]["correlation"]}
-    alone = found["late"]["lags"]["shares"][0]["estimate"]
-    means = {lam: late["cosines"][lam]["with_mean"]["mean"] for lam in ("0", "0.95", "1")}
-    extreme = {shape: batches[f"{shape}, 0.95"]["extreme"] for shape in ("4x256", "16x64")}
-    ratio = rows["16x64"]["variance_to_own"]  # of 16x64 to 4x256
-    worth = {end: np.inf if value is None else value for end, value in rows["4x256"]["effective_samples"].items()}
-    short, long = rows["64x16"]["squared_bias"], rows["4x256"]["squared_bias"]
+    spreads, batches = measured.late.spreads, measured.late.batches
+    rows = {row.name: row for row in measured.last.get(Geometries).rows}
+    staggered = {row.name: row for row in measured.staggered.get(Geometries).rows}
+    lags = _correlations(measured.last)
+    alone = measured.last.get(Lags).shares[0].estimate
+    means = {lam: measured.late.cosines[lam].with_mean.mean for lam in LAMBDAS}
+    extreme = {shape: batches[f"{shape}, 0.95"].extreme for shape in ("4x256", "16x64")}
+    ratio = rows["16x64"].variance_to_own  # of 16x64 to 4x256
+    assert ratio is not None  # 4x256 is the run's own
+    worth = rows["4x256"].effective_samples
+    short, long = rows["64x16"].squared_bias, rows["4x256"].squared_bias
+    across = rows["1024x1"].across
     return [
         _claim(
             "Gradients of one trajectory are more alike in direction than those of different ones",
-            all(spreads["0.95"][str(lag)]["low"] > 0 for lag in SPREAD_LAGS),
-            any(spreads["0.95"][str(lag)]["high"] < 0 for lag in SPREAD_LAGS),
+            all(spreads[0.95][lag].low > 0 for lag in SPREAD_LAGS),
+            any(spreads[0.95][lag].high < 0 for lag in SPREAD_LAGS),
             "mean absolute cosine within less across: "
-            + ", ".join(f"{_words(spreads['0.95'][str(lag)])} at lag {lag}" for lag in SPREAD_LAGS),
+            + ", ".join(f"{_words(spreads[0.95][lag])} at lag {lag}" for lag in SPREAD_LAGS),
         ),
         _claim(
             "In covariance form the correlation is close to zero (the post: -0.007 to 0)",
-            all(max(abs(e["low"]), abs(e["high"])) < SMALL for e in lags.values()),
-            any(e["low"] > SMALL or e["high"] < -SMALL for e in lags.values()),
-            ", ".join(f"{_words(lags[lag])} at lag {lag}" for lag in (1, 5, 10, 20)),
+            all(max(abs(e.low), abs(e.high)) < NEGLIGIBLE for e in lags.values()),
+            any(e.low > NEGLIGIBLE or e.high < -NEGLIGIBLE for e in lags.values()),
+            ", ".join(f"{_words(lags[lag])} at lag {lag}" for lag in FIGURE_2_LAGS),
         ),
         _claim(
             "Gradients of 4x256 batches are more often strongly aligned or opposed than those of 16x64",
-            extreme["4x256"]["low"] > extreme["16x64"]["high"],
-            extreme["4x256"]["high"] < extreme["16x64"]["low"],
-            f"mean absolute cosine between {BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
+            extreme["4x256"].low > extreme["16x64"].high,
+            extreme["4x256"].high < extreme["16x64"].low,
+            f"mean absolute cosine between {DIRECT_BATCHES} batches: {_words(extreme['4x256'])} at 4x256, "
             f"{_words(extreme['16x64'])} at 16x64",
         ),
         _claim(
             "At equal data a longer rollout has a larger variance: 4x256 more than 16x64",
-            ratio["high"] < 1,
-            ratio["low"] > 1,
-            f"Var(16x64) / Var(4x256) is {_words(ratio)}; directly, on {BATCHES} batches each: "
-            f"{_words(batches['4x256, 0.95']['variance'])} at 4x256, "
-            f"{_words(batches['16x64, 0.95']['variance'])} at 16x64",
+            ratio.high < 1,
+            ratio.low > 1,
+            f"Var(16x64) / Var(4x256) is {_words(ratio)}; directly, on {DIRECT_BATCHES} batches each: "
+            f"{_words(batches['4x256, 0.95'].variance)} at 4x256, "
+            f"{_words(batches['16x64, 0.95'].variance)} at 16x64",
         ),
         _claim(
             "It is the covariance along a trajectory that does it: long rollouts have a smaller effective sample size",
-            worth["high"] < 1024,
-            worth["low"] > (1 - SMALL) * 1024,
+            worth.high < 1024,
+            worth.low > (1 - NEGLIGIBLE) * 1024,
             f"1,024 samples of 4x256 are worth {_words(worth)} independent ones; single samples make {_words(alone)} "
             "of the variance of a rollout of 1,024 steps",
         ),
         _claim(
             "Short rollouts are biased, long ones less so",
-            short["low"] > long["high"],
-            short["high"] < long["low"],
-            "squared bias " + ", ".join(f"{_words(rows[name]['squared_bias'])} at {name}" for name in SHOWN),
+            short.low > long.high,
+            short.high < long.low,
+            "squared bias " + ", ".join(f"{_words(rows[name].squared_bias)} at {name}" for name in SHOWN_SHAPES),
         ),
         _claim(
             "A larger lambda makes the directions of single gradients more various",
-            means["0"] > means["0.95"] > means["1"],
-            means["0"] < means["1"],
+            means[0.0] > means[0.95] > means[1.0],
+            means[0.0] < means[1.0],
             "in one batch, mean cosine of a sample with the batch's gradient: "
-            + ", ".join(f"{m:+.3f} at lambda {lam}" for lam, m in means.items()),
+            + ", ".join(f"{mean:+.3f} at lambda {lam:g}" for lam, mean in means.items()),
         ),
         _claim(
             "No lambda removes the likeness along a trajectory, not even 0",
-            all(spreads[lam]["40"]["low"] > 0 for lam in spreads),
-            any(spreads[lam]["40"]["high"] < 0 for lam in spreads),
+            all(by_lag[40].low > 0 for by_lag in spreads.values()),
+            any(by_lag[40].high < 0 for by_lag in spreads.values()),
             "mean absolute cosine at lag 40, less across: "
-            + ", ".join(f"{_words(e['40'])} at lambda {lam}" for lam, e in spreads.items()),
+            + ", ".join(f"{_words(by_lag[40])} at lambda {lam:g}" for lam, by_lag in spreads.items()),
         ),
         _claim(
-            "Not in the post: environments that reach their time limit together hang together",
-            rows["1024x1"]["across"]["low"] > 0,
-            rows["1024x1"]["across"]["high"] < SMALL * rows["1024x1"]["variance"]["value"],
+            "Not in the post: environments that reach their time limit together are correlated",
+            across.low > 0,
+            across.high < NEGLIGIBLE * rows["1024x1"].variance.value,
             "variance reset together and staggered: "
-            + ", ".join(f"{_words(rows[n]['variance'])} and {_words(staggered[n]['variance'])} at {n}" for n in SHOWN),
+            + ", ".join(
+                f"{_words(rows[name].variance)} and {_words(staggered[name].variance)} at {name}"
+                for name in SHOWN_SHAPES
+            ),
         ),
     ]
 
 
-def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Found:
-    verdict = "holds" if holds else "does not hold" if fails else "cannot be told"
-    return {"claim": claim, "verdict": verdict, "evidence": evidence}
+def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Claim:
+    return Claim(claim, "holds" if holds else "does not hold" if fails else "cannot be told", evidence)
 
 
-def _words(estimate: Found) -> str:
-    value, low, high = (_number(estimate[name]) for name in ("value", "low", "high"))
-    return f"{value} ({low} to {high})"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def _words(measured: Estimate) -> str:
+    return with_interval(measured, ends=TO)

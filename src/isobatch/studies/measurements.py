@@ -9,10 +9,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from isobatch.laboratory.diagnosis import diagnose
 from isobatch.laboratory.options import LabOptions
+from isobatch.laboratory.results import to_json
+from isobatch.laboratory.sections.geometries import Geometries
+from isobatch.laboratory.sections.points import Point
 from isobatch.studies.grid import Measurement, Row
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.trainer import train
@@ -43,12 +45,17 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
         geometries=",".join(f"{envs}x{steps}" for envs, steps in shapes),
         sections="geometries",
     )
-    found = diagnose(path, options, checkpoints="all", watch=lambda what, done: watch(0.5 + 0.5 * done))
-    return [row_of(config.env, point["env_steps"], each) for point in found for each in point["geometries"]["rows"]]
+    diagnoses = diagnose(path, options, checkpoints="all", watch=lambda what, done: watch(0.5 + 0.5 * done))
+    return [
+        row_of(config.env, diagnosis.env_steps, point)
+        for diagnosis in diagnoses
+        for point in diagnosis.get(Geometries).rows
+    ]
 
 
-def row_of(env: str, env_steps: int, point: dict[str, Any]) -> Row:
-    row: Row = {"env": env, "env_steps": env_steps, "num_envs": point["num_envs"], "num_steps": point["num_steps"]}
+def row_of(env: str, env_steps: int, point: Point) -> Row:
+    row: Row = {"env": env, "env_steps": env_steps, "num_envs": point.num_envs, "num_steps": point.num_steps}
     for name in ESTIMATES:
-        row |= {name: point[name]["value"], f"{name}_low": point[name]["low"], f"{name}_high": point[name]["high"]}
+        estimate = to_json(getattr(point, name))
+        row |= {name: estimate["value"], f"{name}_low": estimate["low"], f"{name}_high": estimate["high"]}
     return row

@@ -1,6 +1,6 @@
-"""What the proximal restraint (clipping, or the KL penalty) does to the gradient as the policy moves away.
+"""What the trust region (clipping, or the KL penalty) does to the gradient as the policy moves away.
 
-After e epochs on a batch, at theta_e: the gradient of the policy loss over the whole batch, with the restraint and
+After e epochs on a batch, at theta_e: the gradient of the policy loss over the whole batch, with the trust region and
 without it (clip_eps = inf, kl_coef = 0); their cosine, the ratio of their lengths, and how many samples are clipped.
 """
 
@@ -25,7 +25,7 @@ QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
 
 
 @partial(jax.jit, static_argnums=0)
-def restrained(config: Config, state: TrainState, segment: Segment, key: Key[Array, ""]) -> Float[Array, "E Q"]:
+def effect_by_epoch(config: Config, state: TrainState, segment: Segment, key: Key[Array, ""]) -> Float[Array, "E Q"]:
     """QUANTITIES of a batch before the first and after each of the epochs."""
     config = dataclasses.replace(config, staleness=0, noise_scale=False)
     one_epoch = dataclasses.replace(config, update_epochs=1, value_epochs=min(config.value_epochs, 1))

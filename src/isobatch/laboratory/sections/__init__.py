@@ -1,0 +1,30 @@
+"""The sections of a diagnosis, in order: one file each, named like the section.
+
+A section is a class like `section.Section`. To add one, add its file, and its name and class here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isobatch.laboratory.sections.section import Section
+
+_CLASSES = {
+    "geometries": "Geometries",
+    "lambdas": "Lambdas",
+    "lags": "Lags",
+    "cosines": "Cosines",
+    "minibatches": "Minibatches",
+    "trust-region": "TrustRegion",
+    "aggregations": "Aggregations",
+}
+SECTIONS = tuple(_CLASSES)
+
+
+def section_class(name: str) -> type[Section]:
+    """Loaded when it is needed: flags know the names of sections without JAX."""
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    found: type[Section] = getattr(module, _CLASSES[name])
+    return found

@@ -1,0 +1,47 @@
+"""What the drawings of several sections share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isobatch.drawing import COLORS
+from isobatch.statistics.bootstrap import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INTERVALS = "bars: 95 % intervals; open triangle: below this"
+TEXT_SIZE = 8  # points, of legends and of tick labels that are many
+
+
+def draw_points(axes: Axes, x: np.ndarray, estimates: Sequence[Estimate], style: str, color: int, label: str) -> None:
+    """Values with their intervals. On a logarithmic axis one that may be zero is an open triangle at its upper end."""
+    x, log = np.asarray(x), axes.get_yscale() == "log"
+    known = [i for i, e in enumerate(estimates) if not math.isnan(e.value)]
+    below = [i for i in known if log and estimates[i].low <= 0]
+    shown = [i for i in known if i not in below]
+    axes.errorbar(
+        x[shown], np.array([estimates[i].value for i in shown]), yerr=bar_lengths([estimates[i] for i in shown]),
+        fmt=style, color=COLORS[color], label=label, capsize=2, markersize=4.5, linewidth=1.4, elinewidth=1,
+    )  # fmt: skip
+    ends = [(x[i], estimates[i].high) for i in below if math.isfinite(estimates[i].high)]
+    if ends:
+        axes.plot(*zip(*ends, strict=True), "v", color=COLORS[color], markerfacecolor="none", markersize=5, alpha=0.8)
+
+
+def bar_lengths(estimates: Sequence[Estimate]) -> np.ndarray:
+    """Distances to the ends of the intervals, [2, n]; none where an end is not known."""
+    bars = [(e.value - e.low, e.high - e.value) for e in estimates]
+    return np.maximum(np.array([b if np.isfinite(b).all() else (0.0, 0.0) for b in bars], float).reshape(-1, 2).T, 0.0)
+
+
+def plain_numbers(axes: Axes) -> None:
+    """A logarithmic axis with few powers of ten on it, labeled in between as well."""
+    from matplotlib import ticker
+
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -1,0 +1,75 @@
+"""What is estimated at one N x T and lambda, and how sections write it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from isobatch.formatting import TO, number, with_interval
+from isobatch.laboratory.landscape import Measured
+from isobatch.statistics.bootstrap import Estimate, of_resamples
+
+WORTH_SAYING = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
+COLUMNS = ("variance", "squared_bias", "error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """`landscape.Measured` with intervals in place of resamples."""
+
+    num_envs: int
+    num_steps: int
+    gae_lambda: float
+    variance: Estimate
+    individual: Estimate
+    within: Estimate
+    across: Estimate
+    squared_bias: Estimate
+    signal: Estimate
+    effective_samples: Estimate
+    critical_batch: Estimate
+    error: Estimate
+
+    @property
+    def name(self) -> str:
+        return f"{self.num_envs}x{self.num_steps}"
+
+    def cells(self, quantities: Iterable[str], unit: float) -> list[str]:
+        """Some of the estimates for a table, in units of `unit`."""
+        return [cell(getattr(self, quantity), unit) for quantity in quantities]
+
+
+def point_fields(measured: Measured) -> dict[str, Any]:
+    """The arguments of a `Point`."""
+    settings = ("num_envs", "num_steps", "gae_lambda")
+    estimates = {
+        f.name: of_resamples(getattr(measured, f.name)) for f in dataclasses.fields(Point) if f.name not in settings
+    }
+    return {name: getattr(measured, name) for name in settings} | estimates
+
+
+def cell(estimate: Estimate, unit: float = 1.0, digits: int = 2) -> str:
+    """`value [low, high]` in units of `unit`."""
+    return with_interval(estimate, lambda x: number(x / unit, digits))
+
+
+def unit_of(points: Iterable[Point]) -> float:
+    """The power of ten just below the smallest error."""
+    positive = [point.error.value for point in points if point.error.value > 0]
+    return 10.0 ** math.floor(math.log10(min(positive))) if positive else 1.0
+
+
+def in_units(unit: float) -> str:
+    return "" if unit == 1 else f"in units of {unit:.0e}, "
+
+
+def times(ratio: Estimate) -> str:
+    """A ratio of two errors in words. Their estimates can fall below zero, they cannot."""
+    low = 0.0 if math.isnan(ratio.low) else max(ratio.low, 0.0)
+    if math.isnan(ratio.value):
+        return f"at least {low:.1f} times"
+    high = math.inf if math.isnan(ratio.high) else ratio.high
+    return f"{ratio.value:.1f} times {TO.format(number(low), number(high))}"

@@ -1,0 +1,91 @@
+"""What a diagnosis measures: one policy with everything that training would use with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.gradients.layout import Layout
+from isobatch.laboratory.batches import batch_products, samples_of
+from isobatch.laboratory.chains import Chains, chain_bytes, num_groups
+from isobatch.laboratory.inner_products import check_memory, compiled_gram
+from isobatch.laboratory.landscape import weights_of
+from isobatch.laboratory.objectives import vanilla
+from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
+from isobatch.laboratory.source import Source, draws
+from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import Policy
+from isobatch.settings.config import Config
+
+LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
+
+
+class NotMeasurableError(UsageError):
+    """This policy does not have what a section measures."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A policy, where its data comes from, and what is asked about it."""
+
+    config: Config
+    source: Source
+    state: TrainState
+    options: LabOptions
+
+    @property
+    def policy(self) -> Policy:
+        return self.state.networks.policy
+
+    @property
+    def own_geometry(self) -> tuple[int, int]:
+        """N x T of the run."""
+        return self.config.num_envs, self.config.num_steps
+
+    @cached_property
+    def geometries(self) -> list[tuple[int, int]]:
+        return geometries_of(self.options, *self.own_geometry)
+
+    @cached_property
+    def budget(self) -> int:
+        return self.geometries[0][0] * self.geometries[0][1]
+
+    @cached_property
+    def chains(self) -> Chains:
+        """The data that several sections share."""
+        length = chain_length(self.geometries)
+        groups = num_groups(self.source.time_limit, length)
+        count = -(-max(self.options.chains, 2 * groups) // groups) * groups
+        need = chain_bytes(self.source.obs_bytes, self.policy, count, length)
+        check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
+        return self.source.chains(count, length, self.options.measure_seed)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Of the chains, for estimates with intervals: see `landscape.weights_of`."""
+        return weights_of(self.chains.count, seed=self.options.measure_seed)
+
+    @property
+    def batch_shape(self) -> tuple[int, int]:
+        """The run's N x T, with fewer environments where the batch is too large for its inner products."""
+        steps = min(self.config.num_steps, LARGEST_BATCH)
+        return max(1, min(self.config.num_envs, LARGEST_BATCH // steps)), steps
+
+    def batch_products(self, num_envs: int, num_steps: int, seed_offset: int) -> np.ndarray:
+        """Inner products [K, K] of the gradients of K independent batches."""
+        seed = self.options.measure_seed + seed_offset
+        return batch_products(self.config, self.policy, self.source, num_envs, num_steps, self.options.batches, seed)
+
+    def sample_products(self, batches: int, lam: float | None = None) -> Iterator[tuple[np.ndarray, Layout]]:
+        """Inner products of the samples of some batches, and their layout."""
+        config = self.config if lam is None else self.config.replace(gae_lambda=lam)
+        n, t = self.batch_shape
+        for segment in self.source.batches(n, t, draws(batches, self.options.measure_seed + 5)):
+            gram = compiled_gram(vanilla)(self.policy, samples_of(config, segment))
+            done = np.asarray(segment.terminated | segment.truncated)
+            episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)
+            yield np.asarray(gram, float), Layout.of(episode.ravel(), np.zeros(n * t, int))

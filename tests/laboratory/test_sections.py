@@ -1,0 +1,194 @@
+"""The sections of a diagnosis by themselves: all have all parts, survive JSON, and say what their numbers say."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isobatch.laboratory import LabOptions
+from isobatch.laboratory.results import from_json, to_json
+from isobatch.laboratory.sections import SECTIONS, section_class
+from isobatch.laboratory.sections.aggregations import Aggregations, PairCosine
+from isobatch.laboratory.sections.cosines import Cosines, Histogram
+from isobatch.laboratory.sections.geometries import Geometries, GeometryRow
+from isobatch.laboratory.sections.lags import LagCorrelation, Lags, VarianceShare
+from isobatch.laboratory.sections.lambdas import LambdaRow, Lambdas
+from isobatch.laboratory.sections.minibatches import Minibatches, MinibatchRow
+from isobatch.laboratory.sections.points import cell, times
+from isobatch.laboratory.sections.section import Section
+from isobatch.laboratory.sections.trust_region import EpochRow, TrustRegion
+from isobatch.statistics.bootstrap import Estimate
+
+UNKNOWN = Estimate(math.nan, -3.0, math.inf)
+ROOT = Path(__file__).parents[2]
+
+
+def sure(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+def point(envs: int, steps: int, error: float, **more: Any) -> dict[str, Any]:
+    unsure = Estimate(0.0, -1.0, 1.0)
+    return {
+        **dict(num_envs=envs, num_steps=steps, gae_lambda=0.95, variance=sure(error), error=sure(error)),
+        **dict(individual=sure(error), within=unsure, across=unsure, squared_bias=unsure, signal=sure(1.0)),
+        **dict(effective_samples=sure(1024.0), critical_batch=Estimate(500.0, 400.0, 600.0)),
+        "error_to_best": sure(error),
+    } | more
+
+
+def row(envs: int, steps: int, error: float, **more: Any) -> GeometryRow:
+    times = {"other_resets_variance": sure(error), "seconds_per_batch": 0.001}
+    return GeometryRow(**point(envs, steps, error, **times | more))
+
+
+def geometries(*rows: GeometryRow, **more: Any) -> Geometries:
+    settings: dict[str, Any] = dict(
+        gae_lambda=0.95, bootstrap=True, complete_episodes=False, chains=128, staggered_resets=False, sets_clocks=True,
+        unseen_limits=0, time_limit=200, waited=200, budget=1024, rows=rows,
+    )  # fmt: skip
+    return Geometries(**settings | more)
+
+
+def text(section: Section) -> str:
+    return " ".join(section.interpret())
+
+
+HISTOGRAM = Histogram((0.5, 0.5), 0.1, 0.3)
+EXAMPLES: dict[str, Section] = {
+    "geometries": geometries(
+        row(64, 16, 1.0, own=True, error_to_own=sure(1.0), effective_samples=UNKNOWN, measured_variance=sure(1.1)),
+        row(4, 256, 2.1, critical_batch=Estimate(math.nan), effective_samples=Estimate(900.0, 800.0, math.inf)),
+    ),
+    "lambdas": Lambdas(
+        tuple(
+            LambdaRow(**point(4, 256, error, gae_lambda=lam), own_geometry=True)
+            for lam, error in ((0.5, 1.0), (0.95, 2.0))
+        ),
+        0.95,
+    ),
+    "lags": Lags(
+        0.95,
+        4,
+        (LagCorrelation(1, Estimate(0.2, 0.1, 0.3)), LagCorrelation(2, Estimate(math.nan))),
+        (VarianceShare("single samples", sure(0.7)), VarianceShare("other trajectories", Estimate(0.3))),
+    ),
+    "cosines": Cosines(
+        edges=(-1.0, 0.0, 1.0), within={1: HISTOGRAM, 3: HISTOGRAM}, across=HISTOGRAM, with_mean=HISTOGRAM,
+        num_envs=4, num_steps=8, batches=((1.0, 0.5), (0.5, 1.0)),
+    ),
+    "minibatches": Minibatches(
+        4, 8, 4, (MinibatchRow(8, sure(2.0), sure(1.0), True, sure(3.0)), MinibatchRow(32, sure(0.0), sure(1.0), False))
+    ),
+    "trust-region": TrustRegion("clip", 4, tuple(EpochRow(e, *(sure(0.5),) * 4) for e in range(3))),
+    "aggregations": Aggregations(
+        16, 0, 200, 4, 100.0, 20.0, sure(0.1), (PairCosine(("timestep", "trajectory-mean"), sure(0.9)),), sure(0.95)
+    ),
+}  # fmt: skip
+
+
+def test_every_section_has_all_parts_and_a_place_in_the_help_and_the_documentation() -> None:
+    assert tuple(EXAMPLES) == SECTIONS
+    page = (ROOT / "docs" / "gradients.md").read_text()
+    options = (ROOT / "src" / "isobatch" / "laboratory" / "options.py").read_text()
+    for name in SECTIONS:
+        kind = section_class(name)
+        assert dataclasses.is_dataclass(kind)
+        assert all(hasattr(kind, part) for part in ("measure", "interpret", "tables", "draw"))
+        assert f"| `{name}` |" in page
+    assert ",".join(SECTIONS) in options
+    assert LabOptions().chosen == SECTIONS
+    files = {path.stem.replace("_", "-") for path in (ROOT / "src/isobatch/laboratory/sections").glob("*.py")}
+    assert files - set(SECTIONS) == {"--init--", "section", "points", "plotting"}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_what_is_read_back_says_and_draws_the_same(name: str, tmp_path: Path) -> None:
+    section = EXAMPLES[name]
+    written = json.dumps(to_json(section), allow_nan=False)
+    read = from_json(section_class(name), json.loads(written))
+    assert json.dumps(to_json(read)) == written
+    assert repr(read) == repr(section)  # nan is not equal to itself, but it is written alike
+    assert list(read.interpret()) == list(section.interpret()) != []
+    assert read.tables() == section.tables() != []
+    for table in section.tables():
+        assert table.rows
+        assert all(len(cells) == len(table.columns) for cells in table.rows)
+    read.draw(tmp_path / "picture.png", "title")
+    assert (tmp_path / "picture.png").stat().st_size > 5000
+
+
+def test_what_is_not_finite_is_null_and_null_is_not_known_or_without_bound() -> None:
+    assert to_json(Estimate(math.inf, 2.0, math.inf)) == {"value": None, "low": 2.0, "high": None}
+    read = [from_json(Estimate, {"value": None, "low": low, "high": None}) for low in (2.0, None)]
+    assert repr(read) == repr([Estimate(math.nan, 2.0, math.inf), Estimate(math.nan, math.nan, math.nan)])
+    made = to_json(EXAMPLES["geometries"])
+    assert made["rows"][0]["measured_variance"] == {"value": 1.1, "low": 1.1, "high": 1.1}
+    assert "measured_variance" not in made["rows"][1]
+
+
+def test_sentences_follow_the_numbers() -> None:
+    short, long = row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=Estimate(2.1, 1.8, 2.5), own=True)
+    said = text(geometries(short, long))
+    assert "64x16 has 2.1 times (1.8 to 2.5) lower gradient mean squared error than 4x256 (this run's)" in said
+    assert "500 samples (400 to 600)" in said
+    assert "staggered" not in said
+    unsure = dataclasses.replace(long, error_to_best=Estimate(2.1, 0.8, 4.0))
+    assert "cannot be told from it" in text(geometries(short, unsure))
+    together = dataclasses.replace(short, across=Estimate(0.9, 0.8, 1.0), other_resets_variance=sure(0.1))
+    said = text(geometries(together, long))
+    assert "Environments that were reset together are correlated: at 64x16 staggered resets" in said
+    assert "staggered resets (--staggered-resets) would lower the variance 10.0 times" in said
+    biased = dataclasses.replace(short, squared_bias=Estimate(5.0, 4.0, 6.0))
+    said = text(geometries(biased, long))
+    assert "Up to T = 16, at lambda 0.95, the error is mostly bias of the value function" in said
+
+
+def test_what_cannot_be_seen_outside_jax_is_said() -> None:
+    only = row(64, 16, 1.0, across=Estimate(0.9, 0.8, 1.0), other_resets_variance=sure(0.1))
+    outside = geometries(only, sets_clocks=False, unseen_limits=1200, time_limit=27000, waited=1000)
+    said = text(outside)
+    assert "at 64x16 resets at different times would lower the variance 10.0 times" in said
+    assert "stands in for what would follow the 1,200 time limits in the chains" in said
+    assert "The time limit of 27,000 steps is long: chains and batches were begun 1,000 to 2,000 steps after" in said
+    assert "No time limit is known: chains" in text(dataclasses.replace(outside, time_limit=0))
+
+
+def test_time_buys_less_variance_but_not_less_bias() -> None:
+    """100 batches of 4x256 in the time of one of 64x16: their error is 2.1/100 if all of it is variance."""
+    slow, quick = row(64, 16, 1.0), row(4, 256, 2.1, seconds_per_batch=0.00001)
+    said = text(geometries(slow, quick))
+    assert "Weighed against time 4x256 is best" in said
+    assert "has 47.6 times less error" in said
+    biased = dataclasses.replace(quick, variance=sure(0.1), squared_bias=sure(2.0))
+    assert "Weighed against time" not in text(geometries(slow, biased))
+
+
+def test_estimates_below_zero_and_without_a_value_make_sentences() -> None:
+    """With few chains a variance can come out negative: ratios to it are then unknown, and so are effective samples."""
+    said = text(
+        geometries(
+            row(64, 16, -0.1, error_to_best=UNKNOWN, own=True, effective_samples=UNKNOWN),
+            row(4, 256, 2.1, error_to_best=UNKNOWN, effective_samples=Estimate(100.0, 50.0, 200.0)),
+        )
+    )
+    assert "4x256 cannot be told from it (at least 0.0 times)" in said
+    assert "samples of 4x256 are worth 100 (50 to 200) independent ones; those of 64x16 more than can be told" in said
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_one_geometry_alone_is_not_compared(own: bool) -> None:
+    said = text(geometries(row(4, 256, 1.0, own=own)))
+    assert "error" not in said
+    assert "500 samples (400 to 600)" in said
+
+
+def test_cells_of_a_table_and_ratios_in_words() -> None:
+    assert cell(Estimate(-0.0004, -0.0, 12345.678)) == "0.00 [0.00, 12,345.68]"
+    assert cell(Estimate(3.0, 1.0, math.inf), 0.1, 0) == "30 [10, inf]"
+    assert cell(Estimate(3.0)) == "3.00"
+    assert cell(Estimate(math.nan)) == "-"
+    assert times(Estimate(2.0, -1.0, math.inf)) == "2.0 times (0.0 to inf)"
