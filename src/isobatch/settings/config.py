@@ -88,12 +88,16 @@ class Hypers:
     adv_norm_decay: Annotated[
         float, DECAY, "Decay rate of the EWMA advantage moments, per iteration; 0 uses the newest iteration only."
     ] = 0.0
-    adv_norm_eps: Annotated[float, NON_NEGATIVE, "Added to the deviation that advantages are divided by."] = 1e-8
+    adv_norm_eps: Annotated[
+        float, NON_NEGATIVE, "Added to the standard deviation of the advantages before dividing by it."
+    ] = 1e-8  # fmt: skip
     aggregation_horizon: Annotated[
         float, POSITIVE, "Aggregation `constant`: the fixed horizon that sums over a trajectory are divided by."
     ] = 1000.0
     obs_clip: Annotated[float, POSITIVE_OR_INF, "Normalized observations are clipped to -+ this."] = 10.0
-    reward_norm_gamma: Annotated[float, UNIT, "Discount of the return whose deviation scales the rewards."] = 0.99
+    reward_norm_gamma: Annotated[
+        float, UNIT, "Discount of the return whose standard deviation scales the rewards."
+    ] = 0.99  # fmt: skip
     reward_clip: Annotated[float, POSITIVE_OR_INF, "Normalized rewards are clipped to -+ this."] = 10.0
 
     def __post_init__(self) -> None:
@@ -161,7 +165,9 @@ class Config:
     ] = "analytic"
     importance_policy: Annotated[ImportancePolicy, "Denominator of the importance ratio."] = "behavior"
     proximal_policy: Annotated[ProximalPolicy, "Policy that the clipping or the KL penalty holds on to."] = "behavior"
-    advantage_norm: Annotated[AdvantageNorm, "Samples whose mean and deviation normalize the advantages."] = "iteration"
+    advantage_norm: Annotated[
+        AdvantageNorm, "Samples whose mean and standard deviation normalize the advantages."
+    ] = "iteration"  # fmt: skip
     aggregation: Annotated[Aggregation, "How per-sample losses become one number."] = "timestep"
     clip_value_loss: Annotated[bool, "Clip the value loss around the behavior value."] = False
 
@@ -182,7 +188,9 @@ class Config:
     lr_schedule: Annotated[Schedule, "linear: the learning rate falls to zero over the run."] = "constant"
 
     normalize_observations: Annotated[bool, "Scale observations by their running mean and standard deviation."] = False
-    normalize_rewards: Annotated[bool, "Scale rewards by the running deviation of the discounted return."] = False
+    normalize_rewards: Annotated[
+        bool, "Scale rewards by the running standard deviation of the discounted return."
+    ] = False  # fmt: skip
     noise_scale: Annotated[
         bool,
         "Measure the gradient noise scale in every iteration, for one more gradient pass over it (metrics noise/*).",
