@@ -10,12 +10,15 @@ import math
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isobatch.advice.geometry_text import count_text
 from isobatch.rescaling.rules import advantage_decay
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN_ENVS, SHOWN_STEPS = 8, 16  # environments and time steps that are drawn at most
 SHOWN_MINIBATCHES = 8  # minibatches that are drawn at most
@@ -50,7 +53,7 @@ def plot_geometry(config: Config, path: Path) -> None:
         save_figure(figure, path)
 
 
-def _title(axes: Any, config: Config) -> None:
+def _title(axes: Axes, config: Config) -> None:
     g = config.geometry
     axes.text(5, 69.5, f"{config.algo} on {config.env}", fontsize=22, weight="bold", va="center")
     story = (
@@ -63,16 +66,16 @@ def _title(axes: Any, config: Config) -> None:
     axes.text(5, 65, story, fontsize=13, color=FAINT, va="center")
 
 
-def _heading(axes: Any, x: float, top: float, text: str) -> None:
+def _heading(axes: Axes, x: float, top: float, text: str) -> None:
     axes.text(x, top + 1.6, text, fontsize=13.5, weight="bold", ha="center", va="bottom")
 
 
-def _caption(axes: Any, x: float, bottom: float, big: str, small: str) -> None:
+def _caption(axes: Axes, x: float, bottom: float, big: str, small: str) -> None:
     axes.text(x, bottom - 2.6, big, fontsize=13.5, ha="center", va="top", color=ACCENT, weight="bold")
     axes.text(x, bottom - 5.6, small, fontsize=11, ha="center", va="top", color=FAINT)
 
 
-def _square(axes: Any, x: float, y: float, width: float, height: float, color: str) -> None:
+def _square(axes: Axes, x: float, y: float, width: float, height: float, color: str) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     pad = 0.12 * min(width, height)
@@ -94,7 +97,7 @@ def _color(row: int) -> str:
     return COLORS[row % len(COLORS)]
 
 
-def _rollout(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _rollout(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     g, rows = config.geometry, _shown_rows(config)
     cells = min(g.num_steps, SHOWN_STEPS)
     high, wide = height / max(len(rows), 6), width / max(cells, 8)
@@ -138,7 +141,7 @@ def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[s
     return [cells[i * each : (i + 1) * each] for i in range(blocks)]
 
 
-def _minibatches(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _minibatches(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     g = config.geometry
     blocks = min(g.num_minibatches, SHOWN_MINIBATCHES)
     columns = min(blocks, 2 if blocks <= 4 else 4)
@@ -163,7 +166,7 @@ def _minibatches(axes: Any, config: Config, left: float, bottom: float, width: f
     )
 
 
-def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _gradient_steps(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
     """A dot for each gradient step, a row for each epoch; around them their weights in the proximal average."""
     g = config.geometry
     dots, epochs = min(g.num_minibatches, SHOWN_GRADIENT_STEPS), min(g.update_epochs, SHOWN_EPOCHS)
@@ -171,7 +174,7 @@ def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width
     start = left + (width - wide * dots) / 2
     top = bottom + height / 2 + high * epochs / 2
     places = [(start + (k % dots + 0.5) * wide, top - (k // dots + 0.5) * high) for k in range(dots * epochs)]
-    path = {"color": "#cfd8df", "lw": 2, "zorder": 1, "solid_capstyle": "round"}
+    path: dict[str, Any] = {"color": "#cfd8df", "lw": 2, "zorder": 1, "solid_capstyle": "round"}
     for (x0, y0), (x1, y1) in pairwise(places):
         axes.plot([x0, x1], [y0, y1], **(path if y0 == y1 else path | {"lw": 1.2, "ls": (0, (2, 3))}))
     size = 0.28 * min(wide, high)
@@ -194,13 +197,13 @@ def _gradient_steps(axes: Any, config: Config, left: float, bottom: float, width
     _caption(axes, left + width / 2, bottom, count_text(g.gradient_steps, "gradient step") + fewer, note)
 
 
-def _dot(axes: Any, x: float, y: float, radius: float, color: str, alpha: float = 1.0) -> None:
+def _dot(axes: Axes, x: float, y: float, radius: float, color: str, alpha: float = 1.0) -> None:
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((x, y), radius, facecolor=color, edgecolor="none", alpha=alpha, zorder=2))
 
 
-def _arrow(axes: Any, start: float, end: float, y: float, text: str) -> None:
+def _arrow(axes: Axes, start: float, end: float, y: float, text: str) -> None:
     axes.annotate(
         "", (end, y), (start, y), arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 2, "mutation_scale": 18}
     )
@@ -224,7 +227,7 @@ def lengths(config: Config) -> list[tuple[str, float]]:
     return [(name, float(value)) for value, name in joined.items()]
 
 
-def _ruler(axes: Any, config: Config, left: float, right: float, y: float) -> None:
+def _ruler(axes: Axes, config: Config, left: float, right: float, y: float) -> None:
     """All lengths on one logarithmic axis."""
     marks = lengths(config)
     low = math.floor(math.log10(max(1.0, marks[0][1])))

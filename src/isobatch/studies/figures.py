@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells
 from isobatch.studies.summary_table import by_variant
 from isobatch.training.metrics import RETURN, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".svg")
 PANEL_INCHES = (4.6, 3.6)
@@ -39,7 +43,7 @@ def draw_study(
     return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
 
 
-def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Any:
+def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Figure:
     """Mean over seeds in a band of one standard deviation; a run that diverged counts as far as it came.
 
     `labels` are what the lines of cells are called; cells of different environments may share one.
@@ -69,7 +73,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
     return figure
 
 
-def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
+def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
     """Normalized returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
     envs = levels(rows, "env")
     variants = list(by_variant(rows, factors))
@@ -84,13 +88,14 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Any:
                 error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
                 axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
         axes.set(title=env, xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
-        axes.set_yticklabels(variants if axes.get_subplotspec().is_first_col() else [""] * len(variants))
+        place = axes.get_subplotspec()
+        axes.set_yticklabels(variants if place and place.is_first_col() else [""] * len(variants))
     add_legend(figure, panels)
     figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def draw_gaps(gaps: Gaps, title: str) -> Any:
+def draw_gaps(gaps: Gaps, title: str) -> Figure:
     """By environment, on a square-root axis (figure 3)."""
     figure, axes = new_figure(1, 1, (4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL_INCHES[1]))
     width = 0.8 / len(gaps.variants)
@@ -102,13 +107,13 @@ def draw_gaps(gaps: Gaps, title: str) -> Any:
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
-    add_legend(figure, axes)
+    add_legend(figure, [axes])
     heading = f"{title}: the largest batch minus 1/{gaps.divisor} of it (with standard error)"
     figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
+def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Figure:
     """Normalized return over the run, of every pair of two factors' values."""
     envs = levels(rows, "env")
     figure, panels = panels_for(len(envs), PANEL_INCHES)
@@ -130,7 +135,7 @@ def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Any:
     return figure
 
 
-def draw_variance(measured: list[Row], title: str) -> Any:
+def draw_variance(measured: list[Row], title: str) -> Figure:
     """Variance of the batch gradient at every shape, of the same policies, early and late in training."""
     envs = levels(measured, "env")
     figure, panels = panels_for(len(envs), PANEL_INCHES)
@@ -151,7 +156,7 @@ def draw_variance(measured: list[Row], title: str) -> Any:
     return figure
 
 
-def panels_for(count: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
+def panels_for(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     """A figure with so many panels of a size: up to three in a row, more of them in a square."""
     columns = count if count <= 3 else math.ceil(count**0.5)
     rows = -(-count // columns)
@@ -162,16 +167,16 @@ def panels_for(count: int, size: tuple[float, float]) -> tuple[Any, list[Any]]:
     return figure, panels[:count]
 
 
-def add_legend(figure: Any, panels: Any) -> None:
+def add_legend(figure: Figure, panels: list[Axes]) -> None:
     """Outside the data, each label once."""
     handles: dict[str, Any] = {}
-    for axes in np.ravel(panels):
+    for axes in panels:
         handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
 
 
-def save(figure: Any, base: Path) -> list[Path]:
+def save(figure: Figure, base: Path) -> list[Path]:
     """Both formats; a picture is there as a whole or not at all."""
     from matplotlib import rc_context
 
