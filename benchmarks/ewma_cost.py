@@ -19,7 +19,7 @@ import jax
 import isobatch
 from isobatch.training.devices import use_cores
 from isobatch.training.program import MAX_ROWS
-from isobatch.training.programs import initial_states, program_for
+from isobatch.training.programs import initial_states, program_for, stack_hypers
 
 TARGETS = {"ppo": 0.12, "ppg": 0.03}  # the time that the -ewma variant may take beyond the plain one
 
@@ -29,7 +29,7 @@ class Side:
 
     def __init__(self, algo: str) -> None:
         self.config = isobatch.preset(algo, "CartPole-v1", num_envs=8, num_steps=128, total_timesteps=2**30)
-        self.states, self.hypers = initial_states(self.config, [0])
+        self.states, self.hypers = initial_states(self.config, [0]), stack_hypers([self.config.hypers])
         self.per_row = self.config.policy_iterations_per_phase or 8  # whole phases
         self.program = program_for(self.config, self.states, self.hypers, self.per_row)
         self.iteration = 0

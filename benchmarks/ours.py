@@ -17,8 +17,8 @@ import numpy as np
 
 import isobatch
 from isobatch.training.devices import use_cores
-from isobatch.training.program import EPISODES, MAX_ROWS
-from isobatch.training.programs import initial_states, program_for
+from isobatch.training.program import EPISODES, MAX_ROWS, Supervision
+from isobatch.training.programs import initial_states, program_for, stack_hypers
 
 TIME_LIMIT = 60.0  # seconds that environments outside JAX may take for a step
 
@@ -65,12 +65,13 @@ def main() -> None:
     per_row = max(1, -(-args.steps // (batch * MAX_ROWS)))
     rows = max(1, args.steps // (batch * per_row))
     steps = rows * per_row * batch
-    states, hypers = initial_states(config, list(range(args.seed, args.seed + args.seeds)))
+    states = initial_states(config, list(range(args.seed, args.seed + args.seeds)))
+    hypers = stack_hypers([config.hypers] * states.iteration.shape[0])
     begin = time.perf_counter()
     program = program_for(config, states, hypers, per_row)
     compile_seconds = time.perf_counter() - begin
 
-    states = program.begin(states, 0, print_nothing, TIME_LIMIT)
+    states = program.begin(states, 0, Supervision(print_nothing, TIME_LIMIT))
     chunk = jax.block_until_ready(program(states, hypers, 0, 1))  # warm-up
     begin = time.perf_counter()
     chunk = jax.block_until_ready(program(chunk.states, hypers, per_row, rows))

@@ -19,7 +19,8 @@ import jax
 import isobatch
 from isobatch.rollouts.env_groups import EnvGroup
 from isobatch.training.devices import use_cores
-from isobatch.training.programs import initial_states, program_for
+from isobatch.training.program import Supervision
+from isobatch.training.programs import initial_states, program_for, stack_hypers
 
 
 class Stopwatch:
@@ -53,7 +54,8 @@ def main() -> None:
         total_timesteps=64 * 64 * (args.iterations + 1),
     )
     use_cores(1, config)
-    states, hypers = initial_states(config, [0])
+    states = initial_states(config, [0])
+    hypers = stack_hypers([config.hypers] * states.iteration.shape[0])
     begin = time.perf_counter()
     program: Any = program_for(config, states, hypers, 1)
     compile_seconds = time.perf_counter() - begin
@@ -67,7 +69,7 @@ def main() -> None:
         (program.parts, "learn", "update"),
     ):
         setattr(owner, name, watch.on(kind, getattr(owner, name)))
-    states = program.begin(states, 0, lambda sentence: None, 60.0)
+    states = program.begin(states, 0, Supervision(lambda sentence: None, 60.0))
     chunk = program(states, hypers, 0, 1)  # warm-up
     watch.seconds.clear()
     begin = time.perf_counter()

@@ -19,7 +19,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 # The packages and modules that handle arrays, whose shapes are checked at run time. `settings` is not one: its floats
 # become traced arrays inside a program.
 CHECKED = (
-    "networks rollouts.compiled rollouts.host rollouts.staleness learning envs.interface envs.spaces envs.probes "
+    "networks rollouts.segment rollouts.jax_rollout rollouts.staleness learning envs.interface envs.spaces envs.probes "
     "envs.gymnax_backend training.compiled_program training.checkpoints policies laboratory.layers "
     "laboratory.per_sample laboratory.inner_products laboratory.projection"
 )
@@ -46,10 +46,10 @@ def room_for_programs() -> Iterator[None]:
     """Forget compiled programs, between two modules, when there are many of them."""
     yield
     if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
-        from isobatch.training import host_program
+        from isobatch.training import compiled_program, host_functions
 
         compiled_program._PROGRAMS.clear()
-        host_program._COMPILED.clear()
+        host_functions._COMPILED.clear()
         jax.clear_caches()
         gc.collect()
 

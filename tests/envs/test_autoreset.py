@@ -21,7 +21,6 @@ from isobatch.rollouts.collector import Actor, Collector
 from isobatch.rollouts.host_rollout import PolicyOutput, ProcessedRollout, host_carry, process, replaced, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.settings.config import Config
-from isobatch.training.host_program import underway
 
 pytestmark = pytest.mark.xdist_group("hosts")
 MODES = ("disabled", "same-step", "next-step")
@@ -68,12 +67,12 @@ def played(config: Config, networks: ActorCritic, rollouts: int) -> list[Process
     carry = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, ENVS, RUN_SEED))
     carry, found = collector.open(carry, 0, print), []
     for i in range(rollouts):
-        before = underway(carry)
+        before = (carry.episodes, carry.state.fills_in)
         carry, rollout = collector.wait(collector.start(carry, actor, [jax.random.key(0)], i))
-        found.append(judge(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (before, rollout))))
-        left = jax.tree.map(lambda leaf: np.asarray(leaf)[None], found[-1].underway)
-        sums = dict(episode_return=left.episode_return, episode_length=left.episode_length, counts=left.counts)
-        carry = replaced(carry, state=replaced(carry.state, over=left.over), **sums)
+        found.append(judge(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (*before, rollout))))
+        left = (found[-1].open_episodes, found[-1].fills_in)
+        episodes, fills_in = jax.tree.map(lambda leaf: np.asarray(leaf)[None], left)
+        carry = replaced(carry, state=replaced(carry.state, fills_in=fills_in), episodes=episodes)
     collector.close()
     return found
 
@@ -190,7 +189,7 @@ def test_every_mode_teaches_what_the_oracle_says(mode: str, rows: int, rollouts:
         skip += take
     # Rows that are none: one after each end, unless it is in the last row.
     whole = play(0, skip)
-    ends = int((whole.terminated + whole.truncated)[:, 0].sum() - found.underway.over[0])
+    ends = int((whole.terminated + whole.truncated)[:, 0].sum() - found.fills_in[0])
     assert skip == rows * rollouts - (ends if mode == "next-step" else 0)
 
 

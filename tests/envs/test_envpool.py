@@ -49,7 +49,7 @@ def test_same_seed_same_bits(algo: str):
     config = tiny(algo, "envpool/CartPole-v1", total_timesteps=32 * 3, normalize_rewards=True)
     one, again = (flatten(train(config, num_seeds=2).states) for _ in range(2))
     assert all(one[name].tobytes() == again[name].tobytes() for name in one)
-    head = one["learner/networks/policy/head/weight"]
+    head = one["learning/learner/networks/policy/head/weight"]
     assert not np.array_equal(head[0], head[1])
 
 

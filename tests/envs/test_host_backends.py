@@ -11,12 +11,10 @@ import pytest
 from tiny import tiny
 
 import isobatch as ib
-from isobatch.envs import gymnasium_backend as gymnasium_envs
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
-from isobatch.envs.gymnax_backend import IN_GYMNAX_TOO
 from isobatch.envs.host_interface import episode_seed
 from isobatch.envs.interface import Settings
-from isobatch.envs.registry import _is_host_id, environment_of, make_env
+from isobatch.envs.registry import IN_GYMNAX_TOO, environment_of, host_environment_of, make_env
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.policies.evaluation import evaluate
 from isobatch.rollouts.segment import clip_to_bounds
@@ -33,9 +31,9 @@ MODES = ("disabled", "same-step", "next-step")
 
 
 def test_ids_name_their_backend():
-    assert not _is_host_id("CartPole-v1")
-    assert _is_host_id("gymnasium/CartPole-v1")
-    assert _is_host_id("Blackjack-v1")  # gymnax does not have it
+    assert host_environment_of(Config(env="CartPole-v1")) is None
+    assert host_environment_of(Config(env="gymnasium/CartPole-v1")) is not None
+    assert host_environment_of(Config(env="Blackjack-v1")) is not None  # gymnax does not have it
     assert make_env("host_envs:Walk-v0").obs_shape == (2,)
     assert make_env("Blackjack-v1").obs_shape == (32 + 11 + 2,)
     assert set(IN_GYMNAX_TOO) == set(gymnax.registered_envs) & set(gymnasium.registry)
@@ -65,7 +63,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gymnasium, "make", missing)
     with pytest.raises(ib.UsageError, match=r"'HalfCheetah-v5' needs a package.*pip install \"gymnasium\[mujoco\]\""):
         GymnasiumEnvironment("HalfCheetah-v5", Settings())
-    monkeypatch.setattr(gymnasium_envs, "is_registered", lambda name: False)
+    monkeypatch.setattr(gymnasium, "registry", {})
     for env in ("ALE/Pong-v5", "gymnasium/ALE/Pong-v5"):
         with pytest.raises(ib.UsageError, match=r"pip install ale-py, and use env='ale_py:ALE/Pong-v5'.*envpool/Pong"):
             make_env(env)
@@ -118,13 +116,13 @@ def test_rescaled_actions_reach_the_bounds():
 
 def test_observations_of_many_parts_stand_one_after_another_by_name():
     """a: 4 numbers; b: one-hot of 3; c: 2 bits, then one-hots of 2 and 3."""
-    env = make_env("host_envs:CompiledFunctions-v0")
+    env = make_env("host_envs:Parts-v0")
     assert env.obs_shape == (4 + 3 + 2 + 2 + 3,)
     vector = env.open([1, 2])
     obs = vector.reset([1, 2], np.ones(2, bool))
     vector.close()
     for row, seed in zip(obs, (1, 2), strict=True):
-        one, _ = host_envs.CompiledFunctions().reset(seed=seed)
+        one, _ = host_envs.Parts().reset(seed=seed)
         bits, choices = one["c"]
         expected = [one["a"].ravel(), np.eye(3)[one["b"] - 1], bits, np.eye(2)[choices[0]], np.eye(3)[choices[1]]]
         np.testing.assert_allclose(row, np.concatenate(expected), rtol=1e-6)
@@ -138,10 +136,10 @@ def test_images_among_other_parts_are_refused():
 def test_bytes_stay_bytes_until_the_network():
     config = tiny("ppg", "host_envs:Pixels-v0", channels="2", staleness=1, total_timesteps=32 * 13)
     states = initial_states(config, [0])
-    assert states.queue.obs.dtype == states.phase.obs.dtype == np.uint8
+    assert states.queue.obs.dtype == states.learning.phase.obs.dtype == np.uint8
     result = train(config)
     assert result.states.queue.obs.dtype == np.uint8
-    assert len(np.unique(result.states.phase.obs)) > 100
+    assert len(np.unique(result.states.learning.phase.obs)) > 100
 
 
 def test_gymnasium_may_warn_again_when_environments_run():
@@ -170,7 +168,7 @@ def test_same_seed_same_bits(algo: str, staleness: int):
     config = tiny(algo, "host_envs:Walk-v0", staleness=staleness, normalize_observations=True, **sizes)
     one, again = train(config, num_seeds=2), train(config, num_seeds=2)
     assert bits(one.states) == bits(again.states)
-    weights = flatten(one.states)["learner/networks/policy/head/weight"]
+    weights = flatten(one.states)["learning/learner/networks/policy/head/weight"]
     assert not np.array_equal(weights[0], weights[1])
 
 

@@ -78,9 +78,7 @@ def train(algo: str, env: Environment) -> ActorCritic:
         return iterate(config, env, state, config.hypers, iteration)[0], None
 
     iterations = jnp.arange(config.num_iterations)
-    return jax.jit(lambda state: jax.lax.scan(body, state, iterations)[0])(
-        initial_state(config, env, 0)
-    ).learner.networks
+    return jax.jit(lambda state: jax.lax.scan(body, state, iterations)[0])(initial_state(config, env, 0)).networks
 
 
 # Room, observation -> value of the best policy, by hand: see the table in envs/probes.py.

@@ -8,11 +8,11 @@ from needs import needs_procgen
 from tiny import tiny
 
 from isobatch.envs import envpool_backend as envpool_envs
-from isobatch.envs.registry import make_env
+from isobatch.envs.registry import environment_of, make_env
 from isobatch.envs.spaces import Discrete
 from isobatch.settings.config import Config
 from isobatch.training import host_program
-from isobatch.training.programs import initial_states
+from isobatch.training.programs import initial_states, stack_hypers
 from isobatch.training.trainer import train
 
 GAMES = (
@@ -38,7 +38,7 @@ def test_a_phase_of_every_game(game: str):
     config = phase_of(game)
     before = initial_states(config, [0])
     result = train(config)
-    phase = result.states.phase
+    phase = result.states.learning.phase
     assert phase.obs.shape == (1, 2, 4, 2, 3, 64, 64)
     assert phase.obs.dtype == np.uint8
     assert len(np.unique(phase.obs)) > 10  # a picture
@@ -54,8 +54,9 @@ def test_games_that_look_alike_share_a_program():
     programs = set()
     for game in GAMES[:3]:
         config = phase_of(game)
-        states, hypers = initial_states(config, [0])
-        programs.add(id(host_program.HostProgram(config, states, hypers, 1).parts))
+        states = initial_states(config, [0])
+        hypers = stack_hypers([config.hypers] * states.iteration.shape[0])
+        programs.add(id(host_program.HostProgram(config, environment_of(config), states, hypers, 1).functions))
     assert len(programs) == 1
 
 

@@ -205,7 +205,7 @@ def test_the_full_loss_at_another_policy_has_the_gradient_of_training(made: Simp
     """The mean of the per-sample gradients of a run's objective is the policy part of what its optimizer gets."""
     config = made.config.replace(clip_eps=0.1, ent_coef=0.0)
     segment = next(made.source.batches(4, 8, draws(1, 0)))
-    batch, *_ = prepare(config, segment, made.policy, None, made.state.advantage_moments, config.hypers)
+    batch, *_ = prepare(config, segment, made.policy, None, made.state.learning.advantage_moments, config.hypers)
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
     moved = jax.tree.map(lambda leaf: 0.7 * leaf, made.state.networks)
     each = per_sample_gradients(full(config, config.hypers), moved.policy, flat)

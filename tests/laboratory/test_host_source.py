@@ -343,7 +343,7 @@ def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, lim
     segment = source.episodes(4, 8, 0)
     assert segment.obs.dtype == jnp.uint8
     assert source.obs_bytes == 2 * segment.obs[0, 0].size
-    policy = initial_state(config, environment_of(config), 0).learner.networks.policy
+    policy = initial_state(config, environment_of(config), 0).networks.policy
     samples = samples_of(config, segment)
     gradients = np.asarray(per_sample.per_sample_gradients(vanilla, policy, samples, microbatch=8), float)
     products = gradients @ gradients.T
@@ -352,7 +352,7 @@ def test_images_stay_bytes_and_their_gradients_have_inner_products(env: str, lim
 
 def test_a_gradient_of_large_samples_is_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny("ppo", "host_envs:Walk-v0")
-    policy = as_if_trained(initial_state(config, environment_of(config), 0)).learner.networks.policy
+    policy = as_if_trained(initial_state(config, environment_of(config), 0)).networks.policy
     rng = np.random.default_rng(0)
     samples = (
         jnp.asarray(rng.normal(size=(23, 2))),

@@ -165,10 +165,10 @@ def test_the_phase_holds_what_its_iterations_saw_and_ends_with_the_last_of_them(
         then = states[iteration]
         key = jax.random.split(then.key, 5)[2]
         _, segment, _, _ = collect(env, then.networks, then.envs, None, 10.0, T, key)
-        np.testing.assert_array_equal(state.phase.obs[slot], segment.obs)
+        np.testing.assert_array_equal(state.learning.phase.obs[slot], segment.obs)
         now = states[iteration + 1]
-        batch, *_ = prepare(config, segment, now.networks.policy, None, now.advantage_moments, config.hypers)
-        np.testing.assert_allclose(state.phase.target[slot], batch.target, rtol=1e-9)
+        batch, *_ = prepare(config, segment, now.networks.policy, None, now.learning.advantage_moments, config.hypers)
+        np.testing.assert_allclose(state.learning.phase.target[slot], batch.target, rtol=1e-9)
 
 
 def test_without_an_average_there_is_none_to_reset():

@@ -44,7 +44,7 @@ def test_same_seed_same_bits(algo: str) -> None:
 
 @every_algorithm
 def test_another_seed_other_bits(algo: str) -> None:
-    weights = flatten(trained(algo).states)["learner/networks/policy/head/weight"]
+    weights = flatten(trained(algo).states)["learning/learner/networks/policy/head/weight"]
     assert not np.array_equal(weights[0], weights[1])
 
 

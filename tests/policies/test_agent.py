@@ -120,8 +120,8 @@ def test_actions_are_those_that_gymnasium_takes(kind: str, runs: Runs) -> None:
 
 def test_observations_of_many_parts(runs: Runs) -> None:
     """A dictionary as the environment shows it, or a batch of them; both are flattened as in training."""
-    env = gymnasium.make("host_envs:CompiledFunctions-v0")
-    agent = ib.load_agent(runs("host_envs:CompiledFunctions-v0"))
+    env = gymnasium.make("host_envs:Parts-v0")
+    agent = ib.load_agent(runs("host_envs:Parts-v0"))
     shown = [env.observation_space.sample() for _ in range(3)]
     many = {
         "a": np.stack([o["a"] for o in shown]),

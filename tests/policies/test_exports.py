@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "host_envs:Pixels-v0",
         dict(encoder="nature", channels="2,3,2", activation="relu", env_kwargs="{shape: [36, 40, 3]}"),
     ),
-    "parts": ("host_envs:CompiledFunctions-v0", {}),
+    "parts": ("host_envs:Parts-v0", {}),
     "counted from 5": ("host_envs:Clock-v0", {}),
     "several choices": ("host_envs:Clock-v0", dict(env_kwargs="{actions: multi-discrete}")),
     "switches": ("host_envs:Clock-v0", dict(env_kwargs="{actions: multi-binary}")),

@@ -14,11 +14,10 @@ from isobatch.learning.iteration import iteration_keys, learn
 from isobatch.learning.state import initial_state
 from isobatch.networks.distributions import Categorical
 from isobatch.rollouts.host_rollout import process, replaced
-from isobatch.rollouts.segment import CollectedRollout, OpenEpisodes
+from isobatch.rollouts.segment import CollectedRollout
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 from isobatch.training.checkpoints import flatten
-from isobatch.training.host_program import underway
 
 pytestmark = pytest.mark.xdist_group("hosts")
 ENVS = 4
@@ -61,7 +60,9 @@ def rollout_of(config: Config, networks: Any, moments: Any) -> CollectedRollout:
         steps = [np.insert(x, before, rows, axis=0) for x, rows in zip(steps, fill, strict=True)]
     seen, action, logits, reward, terminated, truncated, final_value = map(jnp.asarray, steps)
     behavior = Categorical(logits)
-    return CollectedRollout(seen, jnp.asarray(obs[-1]), action, behavior, reward, terminated, truncated, final_value)
+    return CollectedRollout(
+        seen, jnp.asarray(obs[-1]), action, behavior, reward, terminated, truncated, final_value=final_value
+    )
 
 
 def with_garbage(rollout: CollectedRollout) -> CollectedRollout:
@@ -85,22 +86,27 @@ def with_another_step(rollout: CollectedRollout) -> CollectedRollout:
 
 
 @partial(jax.jit, static_argnums=0)
-def taught(config: Config, state: Any, rollout: CollectedRollout, before: OpenEpisodes, moments: Any) -> Any:
+def taught(config: Config, state: Any, rollout: CollectedRollout, moments: Any) -> Any:
     """All that an iteration makes of a rollout: normalizers, episodes, policy phase, noise scale, auxiliary phase."""
     env, networks = environment_of(config), state.networks
-    found = process(config.complete_episodes, env, networks, moments, jnp.float32(10.0), before, rollout)
+    before = (state.envs.episodes, state.envs.state.fills_in)
+    found = process(config.complete_episodes, env, networks, moments, jnp.float32(10.0), *before, rollout)
     hypers = jax.tree.map(jnp.float32, config.hypers)
     keys = iteration_keys(jax.random.key(0))
     learning, metrics = learn(config, state.learning, found.segment, hypers, jnp.int32(0), keys)
     learned = (learning.learner, learning.reward_scale, learning.advantage_moments)
-    return {"learned": learned, "metrics": metrics, "seen": (found.episodes, found.obs_moments, found.underway)}
+    return {
+        "learned": learned,
+        "metrics": metrics,
+        "seen": (found.episodes, found.obs_moments, found.open_episodes, found.fills_in),
+    }
 
 
 def lesson(config: Config, change: Any = lambda rollout: rollout) -> dict[str, np.ndarray]:
     state = initial_state(config, environment_of(config), 0)
     moments = state.obs_moments.update(jnp.asarray(np.random.default_rng(1).normal(size=(9, 2)), jnp.float32))
     rollout = change(rollout_of(config, state.networks, moments))
-    return flatten(taught(config, state, rollout, underway(state.envs), moments))
+    return flatten(taught(config, state, rollout, moments))
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)

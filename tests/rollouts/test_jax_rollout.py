@@ -96,9 +96,7 @@ def test_cartpole_s_time_limit_bootstraps_from_the_state_before_the_reset():
     networks = networks_for(env)
     carry = start_envs(env, 2, False, jax.random.key(1))
     times = jnp.array([0, 498])
-    carry = EnvCarry(
-        jax.vmap(env.at_time)(carry.state, times), carry.obs, carry.episode_return, carry.episode_length, carry.counts
-    )
+    carry = EnvCarry(jax.vmap(env.at_time)(carry.state, times), carry.obs, carry.episodes)
     _, segment, episodes, _ = run(env, networks, carry, None, 4, jax.random.key(3))
     np.testing.assert_array_equal(segment.truncated[:, 1], [0, 1, 0, 0])
     assert not segment.truncated[:, 0].any()
@@ -143,10 +141,10 @@ def test_episodes_are_counted_once_whole_and_across_rollouts():
     networks = networks_for(env)
     carry, _, first, _ = roll(env, networks, 3, 5)
     np.testing.assert_array_equal([first.count, first.return_sum, first.length_sum], [6, 6, 12])
-    np.testing.assert_array_equal(carry.episode_length, 1)
+    np.testing.assert_array_equal(carry.episodes.length, 1)
     carry, _, second, _ = run(env, networks, carry, None, 5, jax.random.key(4))
     np.testing.assert_array_equal([second.count, second.return_sum, second.length_sum], [9, 9, 18])
-    np.testing.assert_array_equal(carry.episode_length, 0)
+    np.testing.assert_array_equal(carry.episodes.length, 0)
 
 
 def test_staggered_resets_desynchronise():

@@ -12,21 +12,22 @@ from needs import needs_envpool
 from tiny import tiny
 
 from isobatch.envs.envpool_backend import EnvPoolVector
-from isobatch.envs.registry import make_env
+from isobatch.envs.registry import environment_of, make_env
 from isobatch.errors import RunError
-from isobatch.rollouts import scan_steps as stretch
+from isobatch.rollouts import scan_steps
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
 from isobatch.training.host_program import HostProgram
 from isobatch.training.loading import load_run
-from isobatch.training.programs import initial_states
+from isobatch.training.program import Supervision
+from isobatch.training.programs import initial_states, stack_hypers
 from isobatch.training.trainer import train
 
 pytestmark = [needs_envpool, pytest.mark.xdist_group("envpool")]
 
 
-def test_stretches_are_equal_parts_of_a_rollout():
-    lengths = {steps: stretch.stretch_length(steps) for steps in (1, 8, 64, 100, 127, 128)}
+def test_scans_are_equal_parts_of_a_rollout():
+    lengths = {steps: scan_steps.scan_length(steps) for steps in (1, 8, 64, 100, 127, 128)}
     assert lengths == {1: 1, 8: 8, 64: 64, 100: 50, 127: 1, 128: 64}
 
 
@@ -42,19 +43,20 @@ def test_stretches_are_equal_parts_of_a_rollout():
 )
 def test_who_is_stepped_from_inside(env_id: str, inside: bool):
     vector = make_env(f"envpool/{env_id}").open([1, 2])
-    assert (vector.inside() is not None) == inside
+    assert (vector.xla_stepper() is not None) == inside
     vector.close()
 
 
 def advanced(config: Config, seeds: list[int]) -> tuple[dict[str, np.ndarray], bool]:
-    """The states after one iteration, and whether it was run in stretches."""
-    states, hypers = initial_states(config, seeds)
-    program = HostProgram(config, states, hypers, 1)
+    """The states after one iteration, and whether it was run in scans."""
+    states = initial_states(config, seeds)
+    hypers = stack_hypers([config.hypers] * states.iteration.shape[0])
+    program = HostProgram(config, environment_of(config), states, hypers, 1)
     try:
-        chunk = program(program.begin(states, 0, lambda sentence: None, 60.0), hypers, 0, 1)
+        chunk = program(program.begin(states, 0, Supervision(lambda sentence: None, 60.0)), hypers, 0, 1)
     finally:
         program.end()
-    return flatten(chunk.states), program._stretch is not None
+    return flatten(chunk.states), program._scan_steps is not None
 
 
 @pytest.mark.parametrize(
@@ -65,26 +67,26 @@ def advanced(config: Config, seeds: list[int]) -> tuple[dict[str, np.ndarray], b
         ("reinforce", "CartPole-v1", dict(env_kwargs={"max_episode_steps": 3}), [0]),  # a reset before each rollout
     ],
 )
-def test_stretches_do_what_python_does(
+def test_scans_do_what_python_does(
     algo: str, env: str, changes: dict, seeds: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rollout of four stretches, but for how two programs round."""
-    monkeypatch.setattr(stretch, "LONGEST", 2)
+    """A rollout of four scans, but for how two programs round."""
+    monkeypatch.setattr(scan_steps, "LONGEST", 2)
     config = tiny(algo, f"envpool/{env}", normalize_observations=algo == "ppo", **changes)
-    found, in_stretches = advanced(config, seeds)
-    assert in_stretches
-    monkeypatch.setattr(EnvPoolVector, "inside", lambda vector: None)
-    oracle, in_stretches = advanced(config, seeds)
-    assert not in_stretches
-    shown = {name: leaf for name, leaf in oracle.items() if not name.startswith("learner/")}
-    assert {"envs/obs", "envs/episode_return", "advantage_moments/mean"} <= set(shown)
+    found, in_scans = advanced(config, seeds)
+    assert in_scans
+    monkeypatch.setattr(EnvPoolVector, "xla_stepper", lambda vector: None)
+    oracle, in_scans = advanced(config, seeds)
+    assert not in_scans
+    shown = {name: leaf for name, leaf in oracle.items() if not name.startswith("learning/learner/")}
+    assert {"envs/obs", "envs/episodes/total", "learning/advantage_moments/mean"} <= set(shown)
     for name, leaf in shown.items():
         np.testing.assert_allclose(found[name], leaf, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def misbehaving(monkeypatch: pytest.MonkeyPatch, deed: Any) -> None:
     """Each time that actions are sent, do this before."""
-    inside = EnvPoolVector.inside
+    inside = EnvPoolVector.xla_stepper
 
     def changed(vector: EnvPoolVector) -> Inside | None:
         found = inside(vector)
@@ -96,7 +98,7 @@ def misbehaving(monkeypatch: pytest.MonkeyPatch, deed: Any) -> None:
 
         return found._replace(send=send)
 
-    monkeypatch.setattr(EnvPoolVector, "inside", changed)
+    monkeypatch.setattr(EnvPoolVector, "xla_stepper", changed)
 
 
 @pytest.mark.parametrize("deed", ["hangs", "raises"])

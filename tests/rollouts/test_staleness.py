@@ -84,13 +84,11 @@ def test_the_queue_has_room_for_s_rollouts():
 def test_the_first_s_iterations_only_collect(decoupled):
     states, metrics = decoupled
     for i in range(STALENESS):
-        assert_same(states[i + 1].learner, states[i].learner)
-        assert_same(states[i + 1].advantage_moments, states[i].advantage_moments)
+        assert_same(states[i + 1].learning.learner, states[i].learning.learner)
+        assert_same(states[i + 1].learning.advantage_moments, states[i].learning.advantage_moments)
         assert all(float(value) == 0 for value in metrics[i].values())
         assert np.any(jax.random.key_data(states[i + 1].key) != jax.random.key_data(states[i].key))
-    assert np.any(
-        states[STALENESS + 1].learner.networks.policy.head.weight != states[0].learner.networks.policy.head.weight
-    )
+    assert np.any(states[STALENESS + 1].networks.policy.head.weight != states[0].networks.policy.head.weight)
 
 
 @pytest.mark.parametrize("iteration", [2, 3, 5])
@@ -104,11 +102,13 @@ def test_an_update_is_that_of_the_rollout_collected_s_iterations_before(decouple
         ENV, then.networks, then.envs, None, config.hypers.obs_clip, config.num_steps, rollout_key
     )
     update_key = jax.random.split(now.key, 5)[3]
-    learned = (now.learner, None, now.advantage_moments, jnp.zeros(segment.reward.shape))
+    learned = (now.learning.learner, None, now.learning.advantage_moments, jnp.zeros(segment.reward.shape))
     (learner, *_), _ = jax.jit(partial(policy_phase, config))(
         learned, segment, config.hypers, jnp.int32(iteration), update_key
     )
-    for ours, theirs in zip(jax.tree.leaves(states[iteration + 1].learner), jax.tree.leaves(learner), strict=True):
+    for ours, theirs in zip(
+        jax.tree.leaves(states[iteration + 1].learning.learner), jax.tree.leaves(learner), strict=True
+    ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
@@ -127,11 +127,11 @@ def test_the_three_objectives_differ_on_stale_data_only(decoupled):
     """The first update uses data of the policy it changes: all three are PPO. After that they go their own ways."""
     states = {name: run(stale_config(name), 5)[0] for name in STALE_OBJECTIVES if name != "decoupled"}
     states["decoupled"] = decoupled[0][:6]
-    first = [s[STALENESS + 1].learner.networks for s in states.values()]
+    first = [s[STALENESS + 1].networks for s in states.values()]
     for other in first[1:]:
         for a, b in zip(jax.tree.leaves(other), jax.tree.leaves(first[0]), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-    last = [np.asarray(s[5].learner.networks.policy.head.weight) for s in states.values()]
+    last = [np.asarray(s[5].networks.policy.head.weight) for s in states.values()]
     for i in range(3):
         for j in range(i):
             assert not np.allclose(last[i], last[j], atol=1e-4)
@@ -141,4 +141,4 @@ def test_fresh_data_needs_no_queue_and_all_three_objectives_are_one():
     states = {name: run(stale_config(name, staleness=0), 2)[0] for name in STALE_OBJECTIVES}
     assert all(s[0].queue is None for s in states.values())
     for name in ("recent", "behavior"):
-        assert_same(states[name][-1].learner, states["decoupled"][-1].learner)
+        assert_same(states[name][-1].learning.learner, states["decoupled"][-1].learning.learner)

@@ -10,12 +10,14 @@ import pytest
 from needs import needs_envpool
 from tiny import tiny
 
+from isobatch.envs.registry import environment_of
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
 from isobatch.training.host_program import HostProgram
 from isobatch.training.loading import load_run
 from isobatch.training.metrics import METRICS
-from isobatch.training.programs import initial_states
+from isobatch.training.program import Supervision
+from isobatch.training.programs import initial_states, stack_hypers
 from isobatch.training.trainer import train
 from isobatch.training.verification import first_difference
 
@@ -41,10 +43,11 @@ def config_of(kind: str) -> Config:
 
 def advanced(config: Config, overlap: bool) -> tuple[dict[str, bytes], np.ndarray]:
     """The bits of a whole run, with or without anything happening at once, and its metrics."""
-    states, hypers = initial_states(config, [0])
-    program = HostProgram(config, states, hypers, 1, overlap)
+    states = initial_states(config, [0])
+    hypers = stack_hypers([config.hypers] * states.iteration.shape[0])
+    program = HostProgram(config, environment_of(config), states, hypers, 1, overlap)
     try:
-        chunk = program(program.begin(states, 0, print, 60.0), hypers, 0, ITERATIONS)
+        chunk = program(program.begin(states, 0, Supervision(print, 60.0)), hypers, 0, ITERATIONS)
     finally:
         program.end()
     return {name: leaf.tobytes() for name, leaf in flatten(chunk.states).items()}, np.asarray(chunk.table)
@@ -104,8 +107,8 @@ def test_where_episodes_begin_anew_all_else_is_exact(kind: str, tmp_path: Path):
     begun = restarted(config, loaded.states)
     kept, now = flatten(loaded.states), flatten(begun)
     assert {name for name in kept if kept[name].tobytes() != now[name].tobytes() and "envs/" not in name} == set()
-    assert not now["envs/episode_return"].any()
-    assert not now["envs/episode_length"].any()
+    assert not now["envs/episodes/total"].any()
+    assert not now["envs/episodes/length"].any()
     assert not np.array_equal(kept["envs/obs"], now["envs/obs"])
 
     again = shutil.copytree(run, tmp_path / "again")
@@ -120,9 +123,9 @@ def test_where_episodes_begin_anew_all_else_is_exact(kind: str, tmp_path: Path):
 
 def restarted(config: Config, states: Any) -> Any:
     """The states with which a resumed run begins."""
-    _, hypers = initial_states(config, [0])
-    program = HostProgram(config, states, hypers, 1)
+    hypers = stack_hypers([config.hypers])
+    program = HostProgram(config, environment_of(config), states, hypers, 1)
     try:
-        return program.begin(states, RESUMED, print, 60.0)
+        return program.begin(states, RESUMED, Supervision(print, 60.0))
     finally:
         program.end()

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
 
 BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
-BLOG_POST_CLAIM = (
-    "gradients along a trajectory are correlated, which makes long rollouts noisy (a blog post's figures, anew)"
-)
+BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, anew)."
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 

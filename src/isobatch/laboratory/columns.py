@@ -6,16 +6,17 @@ each environment is a column of real steps, one after another.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, PyTree
 
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.rollouts.segment import Segment
 
+T = TypeVar("T")
 AFTERWARDS = ("reward", "terminated", "truncated", "next_value")
 
 
@@ -29,8 +30,8 @@ class Columns:
         self.passed, self.kept, self.most, self.least = passed, kept, most, least
         self.count: np.ndarray = np.zeros(len(passed), int)
         self._ended: np.ndarray = np.zeros(len(passed), bool)
-        self._segment: Any = None  # made when the shapes are known
-        self._after: Any = None
+        self._segment: Segment | None = None  # made when the shapes are known
+        self._after: tuple[np.ndarray, ...] = ()
 
     def store(self, first: int, segment: Segment, part: slice) -> None:
         """Rows `first`, `first` + 1, ... of the environments `part`."""
@@ -64,11 +65,11 @@ class Columns:
         """AFTERWARDS [most - kept, C]: of the steps after those that are kept."""
         return tuple(leaf[self.kept :] for leaf in self._after)
 
-    def _room(self, tree: Any, rows: int) -> Any:
+    def _room(self, tree: T, rows: int) -> T:
         return jax.tree.map(lambda leaf: np.zeros((rows, len(self.passed), *leaf.shape[2:]), leaf.dtype), tree)
 
     def _write(
-        self, room: Any, tree: Any, which: Bool[np.ndarray, "T N"], place: Int[np.ndarray, "T N"], part: slice
+        self, room: PyTree, tree: PyTree, which: Bool[np.ndarray, "T N"], place: Int[np.ndarray, "T N"], part: slice
     ) -> None:
         rows, columns = np.nonzero(which)
         for into, leaf in zip(jax.tree.leaves(room), jax.tree.leaves(tree), strict=True):

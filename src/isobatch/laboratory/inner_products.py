@@ -15,13 +15,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from isobatch.errors import UsageError
 from isobatch.laboratory.layers import Losses, Tap, is_layer, num_samples, rows_and_deltas, tap_shapes
@@ -72,7 +71,7 @@ class Plan:
         return self.others if layer == OTHERS else self.ways[layer].stored
 
 
-def plan(losses: Losses, network: Any, samples: Any) -> Plan:
+def plan(losses: Losses, network: PyTree, samples: PyTree) -> Plan:
     """Choose the ways, and cut the layers into groups that fit into STORED_BYTES."""
     count = num_samples(samples)
     shapes = tap_shapes(losses, network, samples)
@@ -97,17 +96,17 @@ def number_bytes() -> int:
     return int(jnp.result_type(float).itemsize)
 
 
-def gram(losses: Losses, network: Any, samples: Any) -> Float[Array, "n n"]:
+def gram(losses: Losses, network: PyTree, samples: PyTree) -> Float[Array, "n n"]:
     """G_ij = g_i . g_j of the per-sample gradients of `losses`, exactly."""
     return _gram(losses, plan(losses, network, samples), network, samples)
 
 
 @cache
-def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
+def compiled_gram(losses: Losses) -> Callable[[PyTree, PyTree], Array]:
     """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
-    plans: dict[Any, Plan] = {}
+    plans: dict[tuple[object, ...], Plan] = {}
 
-    def run(network: Any, samples: Any) -> Array:
+    def run(network: PyTree, samples: PyTree) -> Array:
         leaves, structure = jax.tree.flatten((network, samples))
         shapes = (structure, *((leaf.shape, leaf.dtype) for leaf in leaves), number_bytes())
         if shapes not in plans:
@@ -117,7 +116,7 @@ def compiled_gram(losses: Losses) -> Callable[[Any, Any], Array]:
     return run
 
 
-def _gram(losses: Losses, made: Plan, network: Any, samples: Any) -> Float[Array, "n n"]:
+def _gram(losses: Losses, made: Plan, network: PyTree, samples: PyTree) -> Float[Array, "n n"]:
     count = num_samples(samples)
     check_memory(made.bytes(count), f"{count} samples")
     blocks, block = _blocks(count)
@@ -146,7 +145,9 @@ def check_memory(
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
-def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: Any, samples: Any) -> Array:
+def _add_group(
+    losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: PyTree, samples: PyTree
+) -> Array:
     """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
     pieces = -(-len(total) // made.microbatch)
     padding = pieces * made.microbatch - num_samples(samples)
@@ -163,7 +164,7 @@ def _add_group(losses: Losses, made: Plan, group: tuple[int, ...], total: Array,
     return total
 
 
-def _add_products(total: Float[Array, "m m"], numbers: Any, count: int) -> Float[Array, "m m"]:
+def _add_products(total: Float[Array, "m m"], numbers: PyTree, count: int) -> Float[Array, "m m"]:
     """Add g_i . g_j of a layer, block by block, on the diagonal and below it: the result is symmetric.
 
     A loop, since XLA may begin all blocks of an unrolled one at the same time, and hold a copy of the numbers for each.
@@ -191,11 +192,11 @@ def _mirrored(total: Float[Array, "m m"], block: int) -> Float[Array, "m m"]:
     return total
 
 
-def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: Any, samples: Any) -> dict[int, Any]:
+def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: PyTree, samples: PyTree) -> dict[int, PyTree]:
     """What is kept of a microbatch: rows and deltas (factored), or explicit gradients, for each layer of the group."""
     shapes = {i: tap for i, tap in tap_shapes(losses, network, samples).items() if i in group}
     taps = rows_and_deltas(losses, network, samples, shapes)
-    kept: dict[int, Any] = {}
+    kept: dict[int, PyTree] = {}
     for i, tap in taps.items():
         rows = jnp.concatenate([tap.x, jnp.ones_like(tap.x[..., :1])], axis=-1)
         if made.ways[i].factored:
@@ -207,7 +208,7 @@ def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: Any, samp
     return kept
 
 
-def _products(left: Any, right: Any) -> Float[Array, "m n"]:
+def _products(left: PyTree, right: PyTree) -> Float[Array, "m n"]:
     """g_i . g_j for samples i on the left and j on the right, of what is kept of a layer."""
     if not isinstance(left, tuple):
         return left @ right.T
@@ -223,21 +224,21 @@ def _products(left: Any, right: Any) -> Float[Array, "m n"]:
     return jax.lax.fori_loop(0, positions**2, add, jnp.zeros((len(rows_i), len(rows_j)), rows_i.dtype))
 
 
-def _other_parameters(network: Any, ways: dict[int, Way]) -> dict[int, Any]:
+def _other_parameters(network: PyTree, ways: dict[int, Way]) -> dict[int, PyTree]:
     """The parts of the network that no way is known for, by number."""
     nodes = jax.tree.leaves(network, is_leaf=is_layer)
     return {i: node for i, node in enumerate(nodes) if i not in ways}
 
 
-def _other_gradients(losses: Losses, ways: dict[int, Way], network: Any, samples: Any) -> Float[Array, "n R"]:
+def _other_gradients(losses: Losses, ways: dict[int, Way], network: PyTree, samples: PyTree) -> Float[Array, "n R"]:
     """Per-sample gradients of those parts."""
     nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
 
-    def loss(others: dict[int, Any], sample: Any) -> Array:
+    def loss(others: dict[int, PyTree], sample: PyTree) -> Array:
         whole = jax.tree.unflatten(structure, [others.get(i, node) for i, node in enumerate(nodes)])
         return losses(whole, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
-    def gradient(sample: Any) -> Array:
+    def gradient(sample: PyTree) -> Array:
         return ravel_pytree(jax.grad(loss)(_other_parameters(network, ways), sample))[0]
 
     return jax.vmap(gradient)(samples)

@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.interface import Environment, State
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
@@ -23,6 +22,7 @@ from isobatch.rollouts.jax_rollout import run_policy, start_envs, where_envs
 from isobatch.rollouts.segment import EnvCarry, Segment, clip_to_bounds, preprocessor, to_segment
 from isobatch.settings.config import Config
 
+Playing = tuple[PyTree, Array, Array, Array]  # state, observation, return so far and the weight of what follows
 TAILS = 4  # continuations of each cut-off return
 
 
@@ -139,7 +139,7 @@ def cut_off(config: Config, segment: Segment) -> Bool[np.ndarray, "L C"]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def tails(
-    config: Config, env: Environment, state: TrainState, env_state: Any, obs: Array, key: Key[Array, ""]
+    config: Config, env: Environment, state: TrainState, env_state: PyTree, obs: Array, key: Key[Array, ""]
 ) -> Float[Array, " C"]:
     """The discounted return from these states, by playing on without a time limit; mean of TAILS continuations.
 
@@ -150,7 +150,7 @@ def tails(
     env_state, obs = jax.tree.map(lambda leaf: jnp.repeat(leaf, TAILS, axis=0), (env_state, obs))
     count = obs.shape[0]
 
-    def step(time: Array, carry: Any) -> Any:
+    def step(time: Array, carry: Playing) -> Playing:
         env_state, obs, total, weight = carry
         keys = jax.random.split(jax.random.fold_in(key, time), count + 1)
         action = state.networks.policy(preprocess(obs)).sample(keys[0])

@@ -16,11 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.extend.core import get_opaque_trace_state
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from isobatch.networks.layers import Affine
 
-Losses = Callable[[Any, Any], Float[Array, " n"]]
+Losses = Callable[[PyTree, PyTree], Float[Array, " n"]]
 """From a network and a pytree of samples [n, ...] to one loss for each, which no other sample has a part in."""
 MADE_UP = 7919  # samples while shapes are found out: a prime, so that no other axis has this size
 
@@ -75,17 +75,17 @@ class _Recording(eqx.Module):
         return out
 
 
-def is_layer(node: Any) -> bool:
+def is_layer(node: object) -> bool:
     return isinstance(node, Affine)
 
 
-def swap_layers(network: Any, make: Callable[[int, Affine], Any]) -> Any:
+def swap_layers(network: PyTree, make: Callable[[int, Affine], eqx.Module]) -> PyTree:
     """The network with each layer replaced by make(number, layer)."""
     nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
     return jax.tree.unflatten(structure, [make(i, node) if is_layer(node) else node for i, node in enumerate(nodes)])
 
 
-def tap_shapes(losses: Losses, network: Any, samples: Any) -> dict[int, Tap]:
+def tap_shapes(losses: Losses, network: PyTree, samples: PyTree) -> dict[int, Tap]:
     """Layer number -> shapes of its rows and deltas for these samples.
 
     Only of layers that are applied once, to an array with the samples as its first axis: the others are unknown here.
@@ -94,7 +94,7 @@ def tap_shapes(losses: Losses, network: Any, samples: Any) -> dict[int, Tap]:
     """
     found: dict[int, list[Tap | None]] = {}
 
-    def shapes(network: Any, samples: Any) -> Array:
+    def shapes(network: PyTree, samples: PyTree) -> Array:
         outside = get_opaque_trace_state()
 
         def record(i: int, tap: Tap) -> None:
@@ -117,7 +117,7 @@ def _of_count(count: int, leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
 
-def rows_and_deltas(losses: Losses, network: Any, samples: Any, shapes: dict[int, Tap]) -> dict[int, Tap]:
+def rows_and_deltas(losses: Losses, network: PyTree, samples: PyTree, shapes: dict[int, Tap]) -> dict[int, Tap]:
     """Rows [n, p, In] and deltas [n, p, Out] of the layers in `shapes`."""
 
     def total(taps: dict[int, Tap]) -> Array:
@@ -129,5 +129,5 @@ def rows_and_deltas(losses: Losses, network: Any, samples: Any, shapes: dict[int
     return jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[0], -1, leaf.shape[-1]), taps)
 
 
-def num_samples(samples: Any) -> int:
+def num_samples(samples: PyTree) -> int:
     return int(jax.tree.leaves(samples)[0].shape[0])

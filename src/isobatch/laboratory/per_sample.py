@@ -7,12 +7,11 @@ the batch's mean loss.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from isobatch.laboratory.layers import Losses, num_samples
 
@@ -20,23 +19,25 @@ MOST_SAMPLES = 8192  # that are differentiated at the same time: what a network 
 MOST_NUMBERS = 2**21  # in them: a convolution keeps some hundred times as many as there are in its image
 
 
-def per_sample_gradients(losses: Losses, network: Any, samples: Any, microbatch: int = 256) -> Float[Array, "n P"]:
+def per_sample_gradients(
+    losses: Losses, network: PyTree, samples: PyTree, microbatch: int = 256
+) -> Float[Array, "n P"]:
     """g_n = d loss_n / d parameters, [n, P]; `microbatch` of them are computed at a time."""
 
-    def gradient(sample: Any) -> Float[Array, " P"]:
+    def gradient(sample: PyTree) -> Float[Array, " P"]:
         alone = jax.tree.map(lambda leaf: leaf[None], sample)
         return ravel_pytree(jax.grad(lambda net: losses(net, alone)[0])(network))[0]
 
     return jax.lax.map(gradient, samples, batch_size=min(microbatch, num_samples(samples)))
 
 
-def at_once(samples: Any) -> int:
+def at_once(samples: PyTree) -> int:
     """Samples like these that are differentiated at the same time."""
     numbers = sum(math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(samples))
     return max(1, min(MOST_SAMPLES, MOST_NUMBERS // numbers))
 
 
-def mean_gradient(losses: Losses, network: Any, samples: Any) -> Float[Array, " P"]:
+def mean_gradient(losses: Losses, network: PyTree, samples: PyTree) -> Float[Array, " P"]:
     """The gradient of the mean loss, [P]; of many large samples piece by piece, to bound the memory."""
     count, most = num_samples(samples), at_once(samples)
     pieces = -(-count // most)
@@ -51,12 +52,12 @@ def mean_gradient(losses: Losses, network: Any, samples: Any) -> Float[Array, " 
 
     weight = jnp.concatenate([jnp.full(count, 1 / count), jnp.zeros(padding)]).reshape(pieces, size)
 
-    def add(total: Array, piece: Any) -> tuple[Array, None]:
+    def add(total: Array, piece: tuple[PyTree, Array]) -> tuple[Array, None]:
         return total + _gradient(losses, network, *piece), None
 
     nothing = jnp.zeros(sum(leaf.size for leaf in jax.tree.leaves(network)))
     return jax.lax.scan(add, nothing, (jax.tree.map(cut, samples), weight))[0]
 
 
-def _gradient(losses: Losses, network: Any, samples: Any, weight: Float[Array, " n"]) -> Float[Array, " P"]:
+def _gradient(losses: Losses, network: PyTree, samples: PyTree, weight: Float[Array, " n"]) -> Float[Array, " P"]:
     return ravel_pytree(jax.grad(lambda net: jnp.sum(weight * losses(net, samples)))(network))[0]

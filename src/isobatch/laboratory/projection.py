@@ -7,18 +7,16 @@ With k directions r of independent signs, z_i = (g_i . r_1, ..., g_i . r_k)/sqrt
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from isobatch.laboratory.layers import Losses, Plain, swap_layers
 
 Seed = int | Int[Array, ""]
 
 
-def project(losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0) -> Float[Array, "n k"]:
+def project(losses: Losses, network: PyTree, samples: PyTree, directions: int, seed: Seed = 0) -> Float[Array, "n k"]:
     """z [n, k]: per-sample gradients in k random directions."""
     leaves, structure = jax.tree.flatten(network)
 
@@ -31,17 +29,17 @@ def project(losses: Losses, network: Any, samples: Any, directions: int, seed: S
     return jax.lax.map(along, keys).T / jnp.sqrt(directions)
 
 
-def directional(losses: Losses, network: Any, samples: Any, direction: Any) -> Float[Array, " n"]:
+def directional(losses: Losses, network: PyTree, samples: PyTree, direction: PyTree) -> Float[Array, " n"]:
     """g_n . direction, a pytree like the network, for every sample."""
 
-    def per_sample(net: Any) -> Array:
+    def per_sample(net: PyTree) -> Array:
         return losses(swap_layers(net, lambda _, layer: Plain(layer)), samples)
 
     return jax.jvp(per_sample, (network,), (direction,))[1]
 
 
 def projected_gram(
-    losses: Losses, network: Any, samples: Any, directions: int, seed: Seed = 0
+    losses: Losses, network: PyTree, samples: PyTree, directions: int, seed: Seed = 0
 ) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
     """The inner products, and a standard error of each that is never too small on average."""
     z = project(losses, network, samples, directions, seed)

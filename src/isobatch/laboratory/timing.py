@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -13,7 +12,7 @@ TIMED = 7  # repetitions, of which the median counts
 PATIENCE = 2.0  # seconds after which there are no more of them
 
 
-def median_seconds(call: Callable[[], Any]) -> float:
+def median_seconds(call: Callable[[], object]) -> float:
     """Of a call that is made once before, to be compiled."""
     jax.block_until_ready(call())
     taken: list[float] = []
