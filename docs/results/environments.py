@@ -53,7 +53,13 @@ def main() -> None:
         backends = backends_section(args.out)
     if (args.out / "procgen" / "held-out.json").exists():
         procgen = procgen_section(args.out / "procgen")
-    head = ["# Environments outside JAX", "", "Made by `python docs/results/environments.py`.", ""]
+    head = [
+        "# Environments outside JAX",
+        "",
+        "**Do the same settings learn the same through gymnax, Gymnasium and EnvPool, and what does a small run on",
+        "Procgen reach?** Made by `python docs/results/environments.py`.",
+        "",
+    ]
     page.write_text("\n".join([*head, *backends, *procgen]))
 
 
@@ -124,10 +130,10 @@ def procgen_section(run_dir: Path) -> list[str]:
     return [
         PROCGEN_TITLE,
         "",
-        f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings but for the batch (64 x",
+        f"{GAME} of EnvPool, trained on 200 levels with the paper's network and PPO settings except the batch (64 x",
         "32 in 8 minibatches instead of 256 x 256), two epochs, gradient clipping, gamma 0.99 and a learning rate that",
         f"falls to zero: a small run of {result['env_steps']:,} steps on two cores, where the paper has 100 million.",
-        "One seed, so nothing is known of how much seeds differ.",
+        "One seed, so the spread over seeds is not known.",
         "",
         "| | return |",
         "|---|---:|",

@@ -1,4 +1,4 @@
-"""Measure policy gradients on several environments and write docs/results/gradients.md: the blog post anew, and beyond.
+"""Measure policy gradients on several environments and write docs/results/gradients.md: a blog post, and beyond.
 
     python docs/results/gradients.py [--only ENV|post] [--out runs/gradients]
 
@@ -25,6 +25,7 @@ ENVIRONMENTS = {
     "Acrobot-v1": ("discrete actions, ends when the goal is reached", 128, (10, 50, 244)),
     "Breakout-MinAtar": ("images, a convolutional network, ends when the ball is lost", 64, (10, 50, 146)),
 }  # what it is like, chains to measure on, and iterations after which the policy is measured
+POST = "https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/"
 SECTIONS = "geometries,lambdas,lags,minibatches,trust-region,aggregations"
 POST_PICTURES = (
     *(f"figure-{n}.png" for n in range(1, 7)),
@@ -73,9 +74,10 @@ def write_page(out: Path) -> None:
     page = [
         "# How noisy, how biased, how correlated is the policy gradient?",
         "",
-        "Made by `python docs/results/gradients.py`. Every number has its 95 % interval, from a bootstrap over",
-        "independent environments or batches, never over time steps. What the quantities are: [the",
-        "laboratory](../gradients.md).",
+        "**Do long rollouts make policy gradients noisy, because their samples are correlated? Or are short ones",
+        "worse, because they are biased?** Every number has its 95 % interval, from a bootstrap over independent",
+        "environments or batches, never over time steps. What the quantities are: [the gradient",
+        "laboratory](../gradients.md). Made by `python docs/results/gradients.py`.",
         "",
     ]
     if (out / "post" / "claims.json").is_file():
@@ -94,8 +96,8 @@ def write_post(out: Path) -> list[str]:
     page = [
         "## The blog post on Pendulum-v1",
         "",
-        "PPO with 4 environments x 256 steps, as in the post, measured after 450,560 steps. A claim *holds* or *does",
-        "not hold* where its interval says so; where one batch alone was looked at, that is said.",
+        f"PPO with 4 environments x 256 steps, as in [the post]({POST}), measured after 450,560 steps. A claim *holds*",
+        "or *does not hold* where its interval says so; a measurement of one batch alone is marked.",
         "",
         "```",
         " ".join(post_command(out)),
@@ -107,11 +109,11 @@ def write_post(out: Path) -> list[str]:
         "",
         VERDICT,
         "",
-        "### The post's six figures, anew",
+        "### The post's six figures, repeated",
         "",
     ]
     for n in range(1, 7):
-        page += [f"![Figure {n} of the post, anew](gradients-post-figure-{n}.png)", ""]
+        page += [f"![Figure {n} of the post, repeated](gradients-post-figure-{n}.png)", ""]
     page += ["### Beyond the post: the variance itself", ""]
     for name, caption in BEYOND:
         page += [f"![{caption}](gradients-post-{name}.png)", "", caption + ".", ""]
@@ -119,10 +121,10 @@ def write_post(out: Path) -> list[str]:
 
 
 VERDICT = """\
-In plain words: gradients of neighboring steps do lie along the same line more often than others, but they point as
-often one way along it as the other, so in the sum that Var(G_B) is made of they cancel. A rollout of 256 steps is worth
-about as many independent samples as it has steps. What makes long rollouts noisier at equal data, where they are, is
-the advantage of each single step: it sums more rewards. And what makes very short ones bad is bias."""
+In plain words: gradients of neighboring steps lie along the same line more often than others, but they point in one
+direction as often as in the opposite one, so they cancel in the sum that Var(G_B) consists of. A rollout of 256 steps
+is worth about as many independent samples as it has steps. Where long rollouts are noisier at equal data, the reason
+is the advantage of each single step, which sums more rewards. And what makes very short ones bad is bias."""
 BEYOND = (
     ("geometries", "Variance, squared bias and error over N x T at equal data, effective samples, and time"),
     ("lambdas", "The effect of lambda at three rollout lengths"),
@@ -136,8 +138,8 @@ def write_summary(found: dict[str, dict[str, Any]]) -> list[str]:
     page = [
         "## Are the samples of a long rollout correlated? It depends on the task and the policy",
         "",
-        "What 1,024 samples of 4 x 256 are worth in independent ones, the part of a rollout's variance that single",
-        "samples make, and where the lowest error was.",
+        "How many independent samples 1,024 samples of 4 x 256 are worth, the share of a rollout's variance that",
+        "single samples account for, and where the lowest error was.",
         "",
         "| environment | after steps | effective samples of 4x256 | share of single samples | lowest error |",
         "|---|---:|---:|---:|---|",

@@ -70,9 +70,10 @@ def write_page(out: Path, found: dict[tuple[str, int], dict[str, Any]], speeds: 
     page = [
         "# Proximal policies on fresh and stale data",
         "",
-        "Made by `python docs/results/proximal.py`. PPO's clipped objective on CartPole-v1, its importance ratio to",
-        "the behavior policy throughout; what differs is the policy that the clip range is centered on. Mean episodic",
-        "return over the whole run, with 95 % intervals over 8 seeds, and the mean KL from the behavior policy.",
+        "**Which policy should the clip range be centered on when data is stale?** PPO's clipped objective on",
+        "CartPole-v1, with the importance ratio to the behavior policy throughout; only the policy that the clip",
+        "range is centered on differs. Mean episodic return over the whole run, with 95 % intervals over 8 seeds, and",
+        "the mean KL from the behavior policy. Made by `python docs/results/proximal.py`.",
         "",
         "| proximal policy | " + " | ".join(f"staleness {s}" for s in STALENESS) + " | steps/s at staleness 4 |",
         "|---|" + "---:|" * (len(STALENESS) + 1),

@@ -88,8 +88,9 @@ def write_page(out: Path) -> None:
     page = [
         "# What the presets learn",
         "",
-        "Made by `python docs/results/training.py`. Final return: mean over the episodes that ended in the last tenth",
-        "of the steps, for each seed. Learned: how many seeds reached the return named in the heading.",
+        "**Which return does each preset reach, on how many seeds, and with which command?** Final return: mean over",
+        "the episodes that ended in the last tenth of the steps, for each seed. Learned: how many seeds reached the",
+        "return named in the heading. Made by `python docs/results/training.py`.",
         "",
     ]
     for env, (algos, _, goal) in RUNS.items():
