@@ -13,8 +13,8 @@ from isobatch.envs.registry import environment_of
 from isobatch.learning.iteration import iteration_keys, learn
 from isobatch.learning.state import initial_state
 from isobatch.networks.distributions import Categorical
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.host_rollout import process, replaced
-from isobatch.rollouts.segment import CollectedRollout
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 from isobatch.training.checkpoints import flatten

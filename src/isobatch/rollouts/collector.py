@@ -16,8 +16,9 @@ import numpy as np
 
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.errors import RunError, first_line
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.env_groups import EnvGroup, group_columns
-from isobatch.rollouts.host_rollout import CollectedRollout, PolicyOutput, replaced
+from isobatch.rollouts.host_rollout import PolicyOutput, replaced
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
 from isobatch.rollouts.segment import EnvCarry

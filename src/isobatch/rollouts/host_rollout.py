@@ -18,8 +18,8 @@ from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.segment import (
-    CollectedRollout,
     EndedEpisodes,
     EnvCarry,
     Episodes,

@@ -12,8 +12,8 @@ from isobatch.envs.interface import Environment, State, Step
 from isobatch.networks.actor_critic import ActorCritic, Policy
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.segment import (
-    CollectedRollout,
     EndedEpisodes,
     EnvCarry,
     Episodes,

@@ -14,11 +14,12 @@ from jaxtyping import Array, Key
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.moments import Moments
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import Actor, Collector
 from isobatch.rollouts.env_groups import group_columns
 from isobatch.rollouts.host_rollout import choose, host_carry, value
 from isobatch.rollouts.packing import Packing, packed
-from isobatch.rollouts.segment import CollectedRollout, Segment, preprocessor, to_segment
+from isobatch.rollouts.segment import Segment, preprocessor, to_segment
 from isobatch.settings.config import Config
 
 

@@ -19,6 +19,7 @@ from isobatch.envs.spaces import Box
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
+from isobatch.rollouts.collected import CollectedRollout
 
 OBS_EPS = 1e-8  # added to the standard deviation that observations are divided by
 NUMBERS_AT_ONCE = 2**25  # in the observations of a rollout that are valued in one pass
@@ -74,25 +75,6 @@ class EnvCarry(eqx.Module):
     state: Any
     obs: Array
     episodes: OpenEpisodes
-
-
-class CollectedRollout(eqx.Module):
-    """What happened in T steps of N environments, before anything is computed from it."""
-
-    obs: Array  # [T, N, ...], raw
-    last_obs: Array  # [N, ...], to act on next
-    action: Array
-    behavior: Distribution
-    reward: Float[Array, "T N"]
-    terminated: Bool[Array, "T N"]
-    truncated: Bool[Array, "T N"]
-    next_obs: Array | None = None  # [T, N, ...], where the actions led, before resets
-    final_value: Float[Array, "T N"] | None = None  # where there is no `next_obs`: of what episodes were cut off at
-    value: Float[Array, "T N"] | None = None  # of the observations, if it was found when acting
-
-    @property
-    def done(self) -> Bool[Array, "T N"]:
-        return self.terminated | self.truncated
 
 
 class Segment(eqx.Module):

@@ -14,11 +14,12 @@ from jaxtyping import Array
 from isobatch.envs.host_interface import HostEnvironment, XlaStepper
 from isobatch.learning.iteration import Keys, iteration_keys, learn
 from isobatch.learning.state import Learner, Learning, Phase, TrainState
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.env_groups import group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, choose, process, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.rollouts.scan_steps import scan_steps
-from isobatch.rollouts.segment import CollectedRollout, Segment
+from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.parsing import JsonMapping

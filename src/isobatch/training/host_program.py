@@ -19,10 +19,11 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import RunError
 from isobatch.learning.iteration import Keys
 from isobatch.learning.state import Learning, TrainState
+from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import Actor, Collector
 from isobatch.rollouts.host_rollout import ProcessedRollout, replaced
 from isobatch.rollouts.scan_steps import scan_length
-from isobatch.rollouts.segment import CollectedRollout, EnvCarry, Segment
+from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.host_functions import functions_for, split
 from isobatch.training.program import MAX_ROWS, Chunk, StoppedError, Supervision, row_ends, row_means
