@@ -1,4 +1,4 @@
-"""Claims as experiments: list them, run one, or make its tables, figures and page anew.
+"""Claims as experiments: list them, run one, or make its tables, figures and page again.
 
 isobatch study list
 isobatch study run NAME --scale quick|laptop|paper
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
 
 BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
-BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, anew)."
+BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, again)."
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 

@@ -1,4 +1,4 @@
-"""Where the data comes from: one face for environments inside a compiled program and outside it.
+"""Where the data comes from: one interface for environments inside a compiled program and outside it.
 
 Sections and statistics ask a source for chains, batches and episodes, and do not know which of the two it is.
 """

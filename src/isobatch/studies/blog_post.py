@@ -1,6 +1,6 @@
-"""The blog post "batch size in PPO: environments or steps?" on Pendulum-v1, figure by figure, and what it leaves open.
+"""The blog post on parallel environments and rollout steps in PPO (Pendulum-v1), figure by figure, and what it leaves open.
 
-The post trains PPO with 4 environments x 256 steps and looks at single batches. Here its six figures are made anew, and
+The post trains PPO with 4 environments x 256 steps and looks at single batches. Here its six figures are made again, and
 then the quantity they are about, Var(G_B), is measured itself: over N x T, over lambda, over training, with intervals.
 What it leaves in its directory: the run, what was measured of it (`results`), `claims.json` and the pictures.
 """
@@ -280,7 +280,7 @@ def judge(measured: PostMeasurements) -> list[Claim]:
             "Gradients of one trajectory are more alike in direction than those of different ones",
             all(spreads[0.95][lag].low > 0 for lag in SPREAD_LAGS),
             any(spreads[0.95][lag].high < 0 for lag in SPREAD_LAGS),
-            "mean absolute cosine within less across: "
+            "mean absolute cosine within minus across: "
             + ", ".join(f"{_words(spreads[0.95][lag])} at lag {lag}" for lag in SPREAD_LAGS),
         ),
         _claim(
@@ -328,7 +328,7 @@ def judge(measured: PostMeasurements) -> list[Claim]:
             "No lambda removes the likeness along a trajectory, not even 0",
             all(by_lag[40].low > 0 for by_lag in spreads.values()),
             any(by_lag[40].high < 0 for by_lag in spreads.values()),
-            "mean absolute cosine at lag 40, less across: "
+            "mean absolute cosine at lag 40, minus across: "
             + ", ".join(f"{_words(by_lag[40])} at lambda {lam:g}" for lam, by_lag in spreads.items()),
         ),
         _claim(
