@@ -12,6 +12,7 @@ from needs import needs_envpool
 from tiny import tiny
 
 from isobatch.envs.envpool_backend import EnvPoolVector
+from isobatch.envs.host_interface import XlaStepper
 from isobatch.envs.registry import environment_of, make_env
 from isobatch.errors import RunError
 from isobatch.rollouts import scan_steps
@@ -88,7 +89,7 @@ def misbehaving(monkeypatch: pytest.MonkeyPatch, deed: Any) -> None:
     """Each time that actions are sent, do this before."""
     inside = EnvPoolVector.xla_stepper
 
-    def changed(vector: EnvPoolVector) -> Inside | None:
+    def changed(vector: EnvPoolVector) -> XlaStepper | None:
         found = inside(vector)
         assert found is not None
 
