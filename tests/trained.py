@@ -36,10 +36,11 @@ def make_runs(directory: Path) -> Runs:
 
 
 def write_run(path: Path, config: Any) -> None:
-    directory = RunDirectory.create(path, config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
+    directory = RunDirectory.make(path)
+    directory.describe(config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
     states = initial_states(config, SEEDS)
     checkpoints = Checkpoints(directory.checkpoints)
-    checkpoints.save(ITERATION, as_if_trained(states), score=1.0)
+    checkpoints.save(ITERATION, as_if_trained(states))
     checkpoints.close()
 
 
