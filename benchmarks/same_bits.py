@@ -68,11 +68,16 @@ def train(source: Path, run: Path, flags: list[str]) -> None:
 
 def arrays(run: Path) -> dict[str, np.ndarray]:
     """The arrays of the last checkpoint, by names in which what was regrouped since is undone."""
-    import orbax.checkpoint as ocp
-
     newest = max((run / "checkpoints").iterdir(), key=lambda p: p.name)
-    with ocp.StandardCheckpointer() as checkpointer:
-        stored = checkpointer.restore((newest / "state").absolute())
+    if newest.is_dir():  # of a commit that wrote them with orbax
+        import orbax.checkpoint as ocp
+
+        with ocp.StandardCheckpointer() as checkpointer:
+            stored = checkpointer.restore((newest / "state").absolute())
+    else:
+        from isobatch.training.checkpoint_file import read_checkpoint
+
+        stored = {name: array for name, array in read_checkpoint(newest)[1].items() if array.size}  # as orbax has them
     return {renamed(name): np.asarray(leaf) for name, leaf in stored.items()}
 
 

@@ -7,6 +7,7 @@ from isobatch.settings.presets import ALGORITHMS, preset
 
 ALGOS = sorted(ALGORITHMS)
 SIZES: dict[str, Any] = dict(num_envs=4, num_steps=8, hidden_sizes="8", total_timesteps=32 * 12)
+OPTIONS: dict[str, Any] = dict(num_seeds=2, checkpoint_interval=4, keep_checkpoints=2)  # of a run that is kept
 PER_ALGORITHM: dict[str, dict[str, Any]] = {
     "ppo": dict(num_minibatches=2, update_epochs=2),
     "ppo-ewma": dict(num_minibatches=2, update_epochs=2),

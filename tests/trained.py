@@ -36,10 +36,11 @@ def make_runs(directory: Path) -> Runs:
 
 
 def write_run(path: Path, config: Any) -> None:
-    directory = RunDirectory.create(path, config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
+    directory = RunDirectory.make(path)
+    directory.describe(config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
     states = initial_states(config, SEEDS)
     checkpoints = Checkpoints(directory.checkpoints)
-    checkpoints.save(ITERATION, as_if_trained(states), score=1.0)
+    checkpoints.save(ITERATION, as_if_trained(states))
     checkpoints.close()
 
 
@@ -53,7 +54,7 @@ def as_if_trained(states: TrainState) -> TrainState:
     def seen(moments: Moments) -> Moments:
         return eqx.tree_at(lambda m: (m.mean, m.variance), moments, (noisy(moments.mean), moments.variance / 4))
 
-    states = eqx.tree_at(lambda s: s.learning.networks, states, jax.tree.map(noisy, states.networks))
+    states = eqx.tree_at(lambda s: s.learning.learner.networks, states, jax.tree.map(noisy, states.networks))
     if states.obs_moments is not None:
         states = eqx.tree_at(lambda s: s.obs_moments, states, seen(states.obs_moments))
     if states.learning.reward_scale is not None:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from isobatch.errors import UsageError
 
+DRAFT = ".new"
+
+
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """The name of a new file beside `path`, which takes its place at the end of the block or is removed.
+
+    It has the process in its name: two that replace one file do not write into each other's drafts.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}{DRAFT}")
+    draft.unlink(missing_ok=True)  # of a process that was killed, or a link to somewhere else
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
 
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file all at once: a reader, or a kill, sees the old content or the new one."""
-    draft = path.with_name(path.name + ".new")
-    with draft.open("wb") as file:
+    with draft_of(path) as draft, draft.open("xb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def read_text(path: Path, flag: str) -> str:

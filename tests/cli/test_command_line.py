@@ -109,7 +109,7 @@ BAD = {
     "--seed -1": r"seed=-1 must be at least 0",
     "--num-seeds 0": r"num_seeds=0 must be at least 1",
     "--lerning-rate 1": r"unknown flag --lerning-rate; did you mean --learning-rate",
-    "--resume": r"--resume needs --run-dir",
+    "--resume": r"--resume needs a run to go on with: --resume RUN",
     "--resume --run-dir nowhere": r"run_dir='nowhere' holds no run",
     "--run-dir /dev/null/run": r"run_dir='/dev/null/run' cannot be written",
     "--config nowhere.yaml": r"'nowhere.yaml' cannot be read",

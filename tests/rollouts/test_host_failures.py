@@ -61,7 +61,7 @@ def test_what_an_environment_does_wrong_is_said_and_the_run_goes_on_from_there(
     assert re.match(said, str(caught.value)), str(caught.value)
     assert "\n" not in str(caught.value)
     assert "Traceback" not in capfd.readouterr().err
-    assert Checkpoints(run / "checkpoints", read_only=True).iterations()[-1] == 3
+    assert Checkpoints(run / "checkpoints").iterations()[-1] == 3
     assert (run / METRICS).read_text().splitlines()[-1].startswith("3,")
     train(config, run_dir=run, resume=True)
     assert load_run(run).iteration == 6
@@ -154,7 +154,7 @@ def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
     """Standard error of the run that went on after a kill."""
     process = start(run_dir, config)
     end = time.monotonic() + 200
-    while not list(run_dir.glob("checkpoints/0000000[2-9]?")):
+    while not list(run_dir.glob("checkpoints/0000000[2-9]?.checkpoint")):
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.01)
@@ -180,7 +180,7 @@ def test_whole_episodes_are_resumed_bit_for_bit(tmp_path: Path) -> None:
     config = tiny("reinforce", "host_envs:Walk-v0", num_steps=40, total_timesteps=160 * 3)
     train(config, run_dir=tmp_path / "undisturbed", checkpoint_interval=1)
     shutil.copytree(tmp_path / "undisturbed", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "000000003")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "000000002")
+    (tmp_path / "run" / "checkpoints" / "000000003.checkpoint").unlink()
+    (tmp_path / "run" / "checkpoints" / "000000002.checkpoint").unlink()
     train(config, run_dir=tmp_path / "run", checkpoint_interval=1, resume=True)
     assert first_difference(tmp_path / "undisturbed", tmp_path / "run") is None

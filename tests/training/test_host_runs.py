@@ -68,7 +68,7 @@ def stopped_early(whole: Path, copy: Path) -> Path:
     """A copy of a run as it was after two of its iterations."""
     shutil.copytree(whole, copy)
     for iteration in range(RESUMED + 1, ITERATIONS + 1):
-        shutil.rmtree(copy / "checkpoints" / f"{iteration:09d}", ignore_errors=True)
+        (copy / "checkpoints" / f"{iteration:09d}.checkpoint").unlink(missing_ok=True)
     return copy
 
 

@@ -31,7 +31,7 @@ def wait_for(condition, seconds: float = 120) -> None:
 
 def checkpoints(run_dir: Path) -> list[str]:
     folder = run_dir / "checkpoints"
-    return sorted(p.name for p in folder.iterdir() if p.name.isdigit()) if folder.is_dir() else []
+    return sorted(p.stem for p in folder.iterdir() if p.suffix == ".checkpoint") if folder.is_dir() else []
 
 
 @pytest.fixture(scope="module")

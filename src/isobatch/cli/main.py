@@ -6,7 +6,9 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 from isobatch.cli.flags import Parser, check_unknown
@@ -36,6 +38,7 @@ usage: isobatch COMMAND [flags]      isobatch COMMAND --help
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
+        find_modules_here()
         return run(words)
     except UsageError as error:
         print(f"isobatch: {error}", file=sys.stderr)
@@ -71,6 +74,13 @@ def run(words: list[str]) -> int:
     args, unknown = parser.parse_known_args([_hyphens(word) for word in words[1:]])
     check_unknown(parser, unknown)
     return int(command.run(args))
+
+
+def find_modules_here() -> None:
+    """`--env my_module:MyEnv-v0` is found in the current directory, after whatever is installed under that name."""
+    with suppress(FileNotFoundError):  # the current directory was removed
+        if "" not in sys.path and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
 
 
 def _hyphens(word: str) -> str:

@@ -1,8 +1,8 @@
 """Change the batch size and let the other hyperparameters follow, each with its reason.
 
-The settings before come from the flags below, a YAML file or another library's file; say what to change with one of
-the --to flags or with --factor. Environments change and the rollout length and the number of minibatches stay, unless
---to-num-steps or the rule iteration-batch-only says otherwise.
+The settings before come from a run, the flags below, a YAML file or another library's file; say what to change with one
+of the --to flags or with --factor. Environments change and the rollout length and the number of minibatches stay,
+unless --to-num-steps or the rule iteration-batch-only says otherwise.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ SOURCES = {
 
 
 def add_flags(parser: Parser) -> None:
+    parser.add_argument("run_dir", type=Path, nargs="?", metavar="RUN", help="directory of a run with the settings")
     group = parser.add_argument_group("what to change")
     for name, help_text in TARGETS.items():
         flag = "--to-" + name.replace("_", "-")
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if args.devices is not None and args.to_devices is None:
         raise UsageError(f"--devices {args.devices} says how many there were: add --to-devices, or leave it out.")
     result = rescale(
-        source.config if source else config_from(args),
+        source.config if source else config_before(args),
         **{name: getattr(args, f"to_{name}") for name in TARGETS},
         factor=args.factor,
         devices_before=1 if args.devices is None else args.devices,
@@ -94,6 +95,18 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def config_before(args: argparse.Namespace) -> Config:
+    """The settings of a run, if one was named, under those set by flags; else those of flags and files."""
+    if args.run_dir is None:
+        return config_from(args)
+    for flag in ("config", "preset", "stale_objective"):
+        if getattr(args, flag, None) is not None:
+            raise UsageError(f"--{flag.replace('_', '-')} and a run cannot go together: give one of them.")
+    from isobatch.training.run_directory import RunDirectory
+
+    return RunDirectory.open(args.run_dir).config.replace(**given(args, Config, Hypers))
+
+
 def library_settings_from(args: argparse.Namespace) -> Any:
     """The settings of another library, if some were named; flags override them."""
     named = [name for name in SOURCES if getattr(args, f"from_{name}") is not None]
@@ -104,6 +117,8 @@ def library_settings_from(args: argparse.Namespace) -> Any:
     for flag in ("config", "preset", "stale_objective"):
         if getattr(args, flag, None) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
+    if args.run_dir is not None:
+        raise UsageError(f"--from-{named[0]} and the run {args.run_dir} cannot go together: give one of them.")
     from isobatch import interop
 
     name, source = named[0], getattr(args, f"from_{named[0]}")

@@ -18,7 +18,16 @@ from isobatch.settings.presets import with_stale_objective
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("--run-dir", type=Path, metavar="DIR", help="where the run is kept (default: under runs/)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --run-dir, bit for bit")
+    parser.add_argument(
+        "--resume", nargs="?", const="", metavar="RUN",
+        help="go on with this run, or the one in --run-dir, bit for bit; with a larger --total-timesteps for longer",
+    )  # fmt: skip
+    parser.add_argument(
+        "--restart", action="store_true", help="with --resume: start over if none of its checkpoints can be used"
+    )
+    parser.add_argument(
+        "--init-from", metavar="RUN", help="start with the networks and the observation normalizer of another run"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_config(parser)
@@ -43,8 +52,15 @@ def run(args: argparse.Namespace) -> int:
     head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(
-            config, run_dir=run_dir, resume=args.resume, watch=watch, say=console.say, **vars(options)
-        )  # fmt: skip
+            config,
+            run_dir=run_dir,
+            resume=args.resume is not None,
+            restart=args.restart,
+            init_from=args.init_from,
+            watch=watch,
+            say=console.say,
+            **vars(options),
+        )
     if args.json:
         console.print_json(result.to_json())
     else:
@@ -54,27 +70,33 @@ def run(args: argparse.Namespace) -> int:
 
 def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     """Config, options and directory of the run that the flags ask for."""
+    from isobatch.training.run_directory import RunDirectory
+
     options = given(args, Options)
-    if not args.resume:
+    if args.resume is None:
+        if args.restart:
+            raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         config = config_from(args)
         run_dir = args.run_dir or default_directory(config, options.get("seed", 0))
-        if run_dir.exists():
-            raise UsageError(f"run_dir={str(run_dir)!r} exists: add --resume to go on with it, or name another one.")
+        RunDirectory.check_new(run_dir)
         return config, Options(**options), run_dir
-    if args.run_dir is None:
-        raise UsageError("--resume needs --run-dir, the directory of the run to go on with.")
+    if args.init_from is not None:
+        raise UsageError("--init-from is for a new run, and --resume goes on with one: leave one of them out.")
+    if args.resume and args.run_dir is not None:
+        raise UsageError(f"--resume {args.resume} and --run-dir {args.run_dir} both name a run: give one of them.")
+    run_dir = Path(args.resume) if args.resume else args.run_dir
+    if run_dir is None:
+        raise UsageError("--resume needs a run to go on with: --resume RUN.")
     changes = given_settings(args)
     if "preset" in changes:
         raise UsageError(f"preset={changes['preset']!r} cannot be given to a run that has begun: leave it out.")
-    from isobatch.training.run_directory import RunDirectory
-
-    directory = RunDirectory.open(args.run_dir)
-    about = directory.about
-    kept = {name: about[name] for name in ("seed", "num_seeds", "log_interval")}
+    directory = RunDirectory.open(run_dir)
+    run = directory.about
+    kept = {name: run[name] for name in ("seed", "num_seeds", "log_interval")}
     config = directory.config
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))
-    return config.replace(**changes), Options(**(kept | options)), args.run_dir
+    return config.replace(**changes), Options(**(kept | options)), run_dir
 
 
 def default_directory(config: Config, seed: int) -> Path:
@@ -85,6 +107,8 @@ def default_directory(config: Config, seed: int) -> Path:
 
 def show(result: Any) -> None:
     """The table at the end of a run."""
+    from isobatch.training.run_directory import RunDirectory
+
     rows = [
         [str(seed), console.number(value)]
         for seed, value in zip(result.options.seeds, result.final_return, strict=True)
@@ -95,7 +119,8 @@ def show(result: Any) -> None:
         f"\n{result.env_steps:,} steps per seed, {result.steps_per_second:,.0f} steps/s in all, "
         f"{result.compile_seconds:.1f} s to compile."
     )
+    words = RunDirectory(result.run_dir).words
     if result.interrupted:
-        console.out.print(f"Interrupted and kept: isobatch train --resume --run-dir {result.run_dir}", markup=False)
+        console.out.print(f"Interrupted and kept: isobatch train --resume {words}", markup=False)
     else:
-        console.out.print(f"isobatch eval {result.run_dir}\nisobatch plot {result.run_dir}", markup=False)
+        console.out.print(f"isobatch eval {words}\nisobatch plot {words}", markup=False)

@@ -1,136 +1,183 @@
-"""Checkpoints: the whole training state, written by orbax in the background, atomically and without pickle.
+"""The checkpoints of a run: the whole training state, written in the background.
 
-A state is stored as a flat mapping from the path of a leaf to its array, with a digest of all bits. What does
-not match its digest is not used: a damaged checkpoint is skipped in favor of the one before it. An axis that is empty
-in a new state is one that grows: what is restored may have any length there.
+What does not match its digest is not used: a damaged checkpoint is passed over in favor of the one before it. An axis
+that is empty in a new state is one that grows: what is restored may have any length there.
 """
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import math
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every step of a save at WARNING
+from isobatch.errors import RunError
+from isobatch.files import DRAFT
+from isobatch.training.checkpoint_file import Leaves, Note, read_checkpoint, read_note, write_checkpoint
+
+ENDING = ".checkpoint"
 
 
 class Checkpoints:
-    """The checkpoints of one run, by iteration."""
+    """A directory of them, by iteration. Of a run in progress one may vanish at any time: FileNotFoundError."""
 
-    def __init__(self, directory: Path, keep: int = 3, read_only: bool = False) -> None:
-        kept = preservation_policy.AnyPreservationPolicy(
-            [
-                preservation_policy.LatestN(keep),
-                preservation_policy.BestN(get_metric_fn=lambda metrics: metrics["score"], n=1),
-            ]
-        )
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=None if read_only else kept,
-            step_format_fixed_length=9,
-            read_only=read_only,
-            create=not read_only,
-        )
-        self._manager = ocp.CheckpointManager(directory.absolute(), options=options, item_names=("state", "about"))
+    def __init__(self, directory: Path, keep: int = 3) -> None:
+        """`keep` of the newest stay, and the best one."""
+        self._directory, self._keep = directory, keep
+        self._writer: ThreadPoolExecutor | None = None
+        self._writing: Future[None] | None = None
+
+    def path(self, iteration: int) -> Path:
+        return self._directory / f"{iteration:09d}{ENDING}"
 
     def iterations(self) -> list[int]:
-        """Iterations that have a complete checkpoint, oldest first."""
-        return sorted(self._manager.all_steps())
+        """Iterations that have a checkpoint, oldest first."""
+        there = self._directory.iterdir() if self._directory.is_dir() else ()
+        names = [path.name.removesuffix(ENDING) for path in there if path.suffix == ENDING and path.is_file()]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def notes(self) -> dict[int, Note | None]:
+        """What they say of themselves, oldest first; None where that is damaged."""
+        notes: dict[int, Note | None] = {}
+        for iteration in self.iterations():
+            try:
+                notes[iteration] = read_note(self.path(iteration))
+            except ValueError:
+                notes[iteration] = None
+            except OSError:  # it vanished, or nobody can say anything about it
+                continue
+        return notes
 
     def best(self) -> int | None:
-        return self._manager.best_step()
-
-    def save(self, iteration: int, states: Any, score: float) -> None:
-        """Copy the state and write it in the background. `score` decides which one is the best."""
-        leaves = {name: leaf for name, leaf in flatten(states).items() if leaf.size}  # orbax stores no empty arrays
-        self._manager.save(
-            iteration,
-            args=ocp.args.Composite(
-                state=ocp.args.StandardSave(leaves), about=ocp.args.JsonSave({"digest": digest(leaves)})
-            ),
-            metrics={"score": score if math.isfinite(score) else -1e30},
-            force=True,
-        )
+        """The one of the highest score, the newest of several; the newest of all where none has a score."""
+        return best_of(self.notes())
 
     def restore(self, iteration: int, template: Any) -> Any:
         """The state of this iteration in the shape of `template`; ValueError if it is damaged."""
-        try:
-            stored = self._manager.restore(
-                iteration,
-                args=ocp.args.Composite(state=ocp.args.StandardRestore(), about=ocp.args.JsonRestore()),
-            )
-            leaves, expected = stored["state"], stored["about"]["digest"]
-        except Exception as error:  # orbax and tensorstore raise many kinds, all of which mean: unreadable
-            raise ValueError(f"cannot be read ({type(error).__name__})") from error
-        if digest(leaves) != expected:
-            raise ValueError("does not match its digest")
-        return unflatten(template, leaves)
+        return unflatten(template, self._read(iteration)[1])
 
-    def restore_newest(self, template: Any, say: Callable[[str], None]) -> tuple[int, Any] | None:
-        """The newest good state, saying which ones were skipped; None if there is no good one."""
-        for iteration in reversed(self.iterations()):
+    def _read(self, iteration: int) -> tuple[Note, Leaves]:
+        try:
+            return read_checkpoint(self.path(iteration))
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ValueError(f"cannot be read ({error.strerror})") from None
+
+    def restore_newest(
+        self, template: Any, say: Callable[[str], None], check: Callable[[Note], None] = lambda note: None
+    ) -> tuple[int, Any] | None:
+        """The newest good state, saying which ones were passed over; None if there is no good one.
+
+        `check` raises ValueError where a checkpoint is not to be used.
+        """
+        passed_over: set[int] = set()
+        while there := [iteration for iteration in self.iterations() if iteration not in passed_over]:
             try:
-                return iteration, self.restore(iteration, template)
+                note, leaves = self._read(there[-1])
+                check(note)
+                return there[-1], unflatten(template, leaves)
+            except FileNotFoundError:  # a newer one has taken its place
+                continue
             except ValueError as error:
-                say(f"checkpoint {iteration} {error}: falling back to the one before it.")
+                say(f"checkpoint {there[-1]} {error}: it is passed over.")
+                passed_over.add(there[-1])
         return None
 
+    def save(
+        self, iteration: int, states: Any, note: Note | None = None, first: Callable[[], None] = lambda: None
+    ) -> None:
+        """Copy the state and write it in the background, `first` before it; replaces what is there."""
+        self.wait()  # at most one copy of the state
+        if self._writer is None:
+            self._writer = ThreadPoolExecutor(1, "checkpoints")
+        leaves = flatten(states)
+
+        def write() -> None:
+            first()
+            self._directory.mkdir(exist_ok=True)
+            write_checkpoint(self.path(iteration), note or Note(), leaves)
+            self._prune(iteration)
+
+        self._writing = self._writer.submit(write)
+
+    def _prune(self, newest: int) -> None:
+        """What a run without interruptions would have left; later ones stay until they are replaced."""
+        notes = {iteration: note for iteration, note in self.notes().items() if iteration <= newest}
+        regular = [iteration for iteration, note in notes.items() if note is not None and not note.interim]
+        for iteration in notes.keys() - {newest, best_of(notes), *regular[-self._keep :]}:
+            self.path(iteration).unlink(missing_ok=True)
+        for path in self._directory.iterdir():
+            if path.suffix == DRAFT:  # of a process that was killed
+                path.unlink(missing_ok=True)
+
+    def wait(self) -> None:
+        """For the write in progress; RunError if it failed."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            try:
+                writing.result()
+            except OSError as error:
+                raise RunError(
+                    f"{str(self._directory)!r} cannot be written ({error.strerror}): make room, or make it writable, "
+                    "and resume the run; the checkpoints before are kept."
+                ) from None
+
     def close(self) -> None:
-        """Wait for the write in progress."""
-        self._manager.wait_until_finished()
-        self._manager.close()
+        try:
+            self.wait()
+        finally:
+            if self._writer is not None:
+                self._writer.shutdown()
 
 
-def flatten(tree: Any) -> dict[str, np.ndarray]:
+def best_of(notes: dict[int, Note | None]) -> int | None:
+    scores = {iteration: note.score for iteration, note in notes.items() if note and note.score is not None}
+    return max(scores, key=lambda i: (scores[i], i)) if scores else max(notes, default=None)
+
+
+def flatten(tree: Any) -> Leaves:
     """Path of each leaf -> its array on the host; random keys as their integers."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): _to_host(leaf) for path, leaf in leaves}
 
 
-def unflatten(template: Any, leaves: dict[str, np.ndarray]) -> Any:
+def unflatten(template: Any, leaves: Leaves) -> Any:
     """A tree like `template` with these leaves; ValueError where names, shapes or types differ."""
-    expected = flatten(template)
-    leaves = {name: leaf for name, leaf in expected.items() if not leaf.size} | leaves
+    paths, structure = jax.tree_util.tree_flatten_with_path(template)
+    names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
+    expected = dict(zip(names, (_on_host(leaf) for _, leaf in paths), strict=True))
     odd = sorted(expected.keys() ^ leaves.keys()) + [
         name for name in expected.keys() & leaves.keys() if not _fits(leaves[name], expected[name])
     ]
     if odd:
         raise ValueError(f"holds other arrays than this configuration has (first: {odd[0]})")
-    paths, structure = jax.tree_util.tree_flatten_with_path(template)
-    ordered = [leaves[jax.tree_util.keystr(path, simple=True, separator="/")] for path, _ in paths]
-    restored = [_from_host(like, leaf) for (_, like), leaf in zip(paths, ordered, strict=True)]
+    restored = [_from_host(like, leaves[name]) for (_, like), name in zip(paths, names, strict=True)]
     return jax.tree_util.tree_unflatten(structure, restored)
 
 
-def _fits(leaf: np.ndarray, expected: np.ndarray) -> bool:
+def _fits(leaf: np.ndarray, expected: Any) -> bool:
     sizes = zip(leaf.shape, expected.shape, strict=False)
     return (leaf.dtype, leaf.ndim) == (expected.dtype, expected.ndim) and all(n == e or e == 0 for n, e in sizes)
 
 
-def digest(leaves: dict[str, np.ndarray]) -> str:
-    """SHA-256 over names, types, shapes and bits."""
-    total = hashlib.sha256()
-    for name in sorted(leaves):
-        array = np.ascontiguousarray(leaves[name])
-        total.update(f"{name}:{array.dtype}:{array.shape}".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _on_host(leaf: Any) -> Any:
+    """Shape and type of what `_to_host` makes, without making it."""
+    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
 
 
 def _to_host(leaf: Any) -> np.ndarray:
     # A real copy: the buffer behind a device array is handed to the next chunk and overwritten.
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.array(jax.random.key_data(leaf) if is_key else leaf)
+    return np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _from_host(like: Any, leaf: np.ndarray) -> Any:
-    is_key = jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key)
     array = jax.numpy.asarray(leaf)
-    return jax.random.wrap_key_data(array) if is_key else array
+    return jax.random.wrap_key_data(array) if _is_key(like) else array

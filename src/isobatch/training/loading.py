@@ -28,30 +28,32 @@ def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] 
     config, about = directory.config, directory.about
     seeds = list(range(about["seed"], about["seed"] + about["num_seeds"]))
     template = initial_states(config, seeds)
-    if not directory.checkpoints.is_dir():
+    checkpoints = Checkpoints(directory.checkpoints)
+    if not checkpoints.iterations():
         raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
-    checkpoints = Checkpoints(directory.checkpoints, read_only=True)
     if checkpoint == "newest":
-        found = checkpoints.restore_newest(template, say)
-        if found is None:
+        newest = checkpoints.restore_newest(template, say)
+        if newest is None:
             raise UsageError(f"run_dir={str(path)!r} has no readable checkpoint: resume or repeat the training.")
-        return LoadedRun(config, seeds, *found)
-    there = checkpoints.iterations()
-    wanted = checkpoints.best() if checkpoint == "best" else int(checkpoint) if checkpoint.isdigit() else None
-    if wanted not in there:
-        raise UsageError(f"checkpoint={checkpoint!r} is not there: use newest, best or one of {there}.")
-    try:
-        return LoadedRun(config, seeds, wanted, checkpoints.restore(wanted, template))
-    except ValueError as error:
-        raise UsageError(f"checkpoint={checkpoint!r} {error}: use another one of {there}.") from None
+        return LoadedRun(config, seeds, *newest)
+    while True:
+        there = checkpoints.iterations()
+        wanted = checkpoints.best() if checkpoint == "best" else int(checkpoint) if checkpoint.isdigit() else None
+        if wanted not in there:
+            raise UsageError(f"checkpoint={checkpoint!r} is not there: use newest, best or one of {there}.")
+        try:
+            return LoadedRun(config, seeds, wanted, checkpoints.restore(wanted, template))
+        except FileNotFoundError:  # the run goes on, and another one is the best by now
+            continue
+        except ValueError as error:
+            raise UsageError(f"checkpoint={checkpoint!r} {error}: use another one of {there}.") from None
 
 
 def checkpoint_numbers(path: Path, wanted: str) -> list[str]:
     """The checkpoints that `wanted` names: newest, best, all, or iterations separated by commas."""
     if wanted != "all":
         return [word.strip() for word in wanted.split(",")]
-    directory = RunDirectory.open(path)
-    there = Checkpoints(directory.checkpoints, read_only=True).iterations() if directory.checkpoints.is_dir() else []
+    there = Checkpoints(RunDirectory.open(path).checkpoints).iterations()
     if not there:
         raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
     return [str(iteration) for iteration in there]

@@ -6,7 +6,6 @@ x-axis is true environment steps of one seed.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +62,19 @@ def final_returns(table: Table, env_steps: int) -> list[float | None]:
     return returns
 
 
+def mean_return(table: Table, after: int, last: int) -> float | None:
+    """Mean over the seeds of the return of their episodes in iterations after + 1 .. last; None without any."""
+    if not table:
+        return None
+    rows = (table["iteration"] > after) & (table["iteration"] <= last) & (table[EPISODES] > 0)
+    means = [
+        np.average(table[RETURN][mine], weights=table[EPISODES][mine])
+        for seed in np.unique(table["seed"])
+        if (mine := rows & (table["seed"] == seed)).any()
+    ]
+    return float(np.mean(means)) if means else None
+
+
 def critical_batch(table: Table) -> float:
     """Critical batch size S / |G|^2 of the second half of a run, both averaged over its lines and seeds first."""
     if "noise/trace" not in table:
@@ -81,11 +93,13 @@ def critical_batch(table: Table) -> float:
 
 def read_metrics(path: Path) -> Table:
     """`metrics.csv` of a run directory as arrays; a value that was not measured is NaN."""
-    file = Path(path) / METRICS
-    if not file.is_file() or file.stat().st_size == 0:
+    try:
+        lines = (Path(path) / METRICS).read_text().split("\n")[:-1]  # what follows the last line break is not finished
+    except FileNotFoundError:
+        lines = []
+    if not lines:
         raise UsageError(f"run_dir={str(path)!r} holds no {METRICS}: check the path, or train it first.")
-    with file.open(newline="") as text:
-        header, *rows = csv.reader(text)
+    header, *rows = (line.split(",") for line in lines)
     whole = [row for row in rows if len(row) == len(header)]
     return table_of(tuple(header), [tuple(float(v) if v else np.nan for v in row) for row in whole])
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from isobatch.errors import UsageError
+from isobatch.errors import RunError, UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.training.checkpoint_file import Note
 from isobatch.training.checkpoints import Checkpoints
-from isobatch.training.metrics import INDEX, RETURN, Table, table_of
+from isobatch.training.metrics import INDEX, METRICS, RETURN, Table, mean_return, table_of
+from isobatch.training.metrics_file import Mark, MetricsFile
 from isobatch.training.run_directory import RunDirectory
 
 
@@ -26,30 +29,37 @@ class Recorder:
         self.columns: tuple[str, ...] = ()
         self._flushed = 0
         self._earlier: Table = {}  # what a resumed run had measured before
-        self._checkpoints = None if directory is None else Checkpoints(directory.checkpoints, options.keep_checkpoints)
+        self._kept: int | None = None  # the iteration whose state is in the newest checkpoint
+        self._files = None if directory is None else RunFiles(directory, options.keep_checkpoints)
         self._sinks = [] if directory is None else _open_sinks(directory, config, options)
 
     def __enter__(self) -> Recorder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.flush()
-        if self._checkpoints is not None:
-            self._checkpoints.close()
-        for sink in self._sinks:
-            sink.close()
+        try:
+            self.flush()
+        finally:
+            if self._files is not None:
+                self._files.checkpoints.close()
+            for sink in self._sinks:
+                sink.close()
 
-    def restore(self, states: Any, say: Callable[[str], None]) -> tuple[int, Any]:
-        """Iteration and state to go on from: the newest good checkpoint, else the beginning."""
-        assert self._checkpoints is not None
+    def restore(self, states: Any, restart: bool, say: Callable[[str], None]) -> tuple[int, Any]:
+        """Iteration and state to go on from: the newest good checkpoint, or the beginning if the run never left it.
+
+        Where nothing can be used, RunError unless `restart` says to start over.
+        """
+        assert self._files is not None
         assert self.directory is not None
-        iteration, states = self._checkpoints.restore_newest(states, say) or (0, states)
-        if iteration == 0:
-            say("no checkpoint after the beginning: starting over.")
-        self.directory.rewind(iteration)
-        if iteration:
+        restored, mark = self._files.restore(states, restart, say)
+        self._files.metrics.rewind(mark)
+        if restored is None:
+            return 0, states
+        self._kept = restored[0]
+        if mark is not None and mark.size:
             self._earlier = self.directory.metrics()
-        return iteration, states
+        return restored
 
     def add(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
         self.columns = columns
@@ -58,17 +68,23 @@ class Recorder:
     def flush(self) -> None:
         """Write the lines that are not written yet."""
         new = self.lines[self._flushed :]
-        if self.directory is not None and new:
-            self.directory.append_metrics(self.columns, new)
+        if self._files is not None and new:
+            self._files.append(self.columns, new)
             for sink in self._sinks:
                 sink.write(self.columns, new)
         self._flushed = len(self.lines)
 
-    def checkpoint(self, iteration: int, states: Any, score: float) -> None:
-        """Keep this state; the metrics up to it are on disk before it is."""
+    def checkpoint(self, iteration: int, states: Any, since: int, interim: bool = False) -> None:
+        """Keep this state; the metrics up to it are on disk before it is.
+
+        Its score is the mean return after iteration `since`. One that is `interim` lies between two that belong to the
+        run, and has none: what is the best must not depend on interruptions.
+        """
         self.flush()
-        if self._checkpoints is not None and iteration not in self._checkpoints.iterations():
-            self._checkpoints.save(iteration, states, score)
+        if self._files is not None and iteration != self._kept:
+            score = None if interim else mean_return(self.table(), since, iteration)
+            self._files.keep(iteration, states, score, interim)
+            self._kept = iteration
 
     def time(self, env_steps: int, seconds: float, steps_per_second: float) -> None:
         if self.directory is not None:
@@ -80,6 +96,52 @@ class Recorder:
             return self._earlier
         table = table_of(self.columns, self.lines)
         return {n: np.concatenate([self._earlier[n], table[n]]) for n in table} if self._earlier else table
+
+
+class RunFiles:
+    """The metrics and the checkpoints of a run, which know of each other."""
+
+    def __init__(self, directory: RunDirectory, keep: int) -> None:
+        self.directory = directory
+        self.metrics = MetricsFile(directory.path / METRICS)
+        self.checkpoints = Checkpoints(directory.checkpoints, keep)
+
+    def restore(
+        self, states: Any, restart: bool, say: Callable[[str], None]
+    ) -> tuple[tuple[int, Any] | None, Mark | None]:
+        """The newest checkpoint that can be used and `metrics.csv` at its time; None for the beginning."""
+        mark: Mark | None = None
+
+        def has_metrics(note: Note) -> None:
+            nonlocal mark
+            if note.metrics is None or not self.metrics.holds(note.metrics):
+                raise ValueError(f"was made when {METRICS} had lines that are missing or changed now")
+            mark = note.metrics
+
+        there = self.checkpoints.iterations()
+        restored = self.checkpoints.restore_newest(states, say, has_metrics)
+        if restored is not None:
+            return restored, mark
+        if (there or self.metrics.has_lines()) and not restart:
+            what = f"none of its checkpoints ({', '.join(map(str, there))})" if there else "no checkpoint"
+            raise RunError(
+                f"run_dir={str(self.directory.path)!r} cannot go on: {what} can be used. Nothing was changed; to train "
+                f"it again from the beginning: isobatch train --resume {self.directory.words} --restart"
+            )
+        say("no checkpoint yet: starting at the beginning." if not there else "starting over.")
+        return None, None
+
+    def append(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
+        try:
+            self.metrics.append(columns, lines)
+        except OSError as error:
+            raise RunError(
+                f"{str(self.metrics.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
+                f"go on with isobatch train --resume {self.directory.words}"
+            ) from None
+
+    def keep(self, iteration: int, states: Any, score: float | None, interim: bool) -> None:
+        self.checkpoints.save(iteration, states, Note(score, interim, self.metrics.mark), first=self.metrics.sync)
 
 
 @dataclasses.dataclass
@@ -134,9 +196,14 @@ def _open_sinks(directory: RunDirectory, config: Config, options: Options) -> li
         import wandb
 
         settings = config.to_dict() | dataclasses.asdict(options)
-        name = directory.path.name
+        name = directory.path.absolute().name
         run = wandb.init(
-            project=options.wandb_project, name=name, id=name, resume="allow", config=settings, dir=directory.path
+            project=options.wandb_project,
+            name=name,
+            id=re.sub(r"[^\w.-]", "-", name),  # W&B takes no others
+            resume="allow",
+            config=settings,
+            dir=directory.path,
         )
         sinks.append(WeightsAndBiases(run))
     return sinks

@@ -6,10 +6,11 @@
 | `run.json`      | seeds, command, versions, device                                           |
 | `metrics.csv`   | one line per row and seed, only appended to; nothing in it depends on time |
 | `timing.csv`    | when each chunk of rows was done                                           |
-| `checkpoints/`  | see `checkpoints`                                                          |
+| `checkpoints/`  | see `checkpoints` and `checkpoint_file`                                    |
+| `run.lock`      | who writes here, while somebody does                                       |
 
-A kill at any moment loses at most the rows since the last checkpoint, and `rewind` removes what was written
-after it, so that a resumed run leaves the same `metrics.csv` as an undisturbed one.
+A kill at any moment loses at most the rows since the last checkpoint. A checkpoint knows how far `metrics.csv` was,
+and what was written after it is removed, so that a resumed run leaves the same file as an undisturbed one.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.files import replace_file
+from isobatch.files import DRAFT, replace_file
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
-from isobatch.training.metrics import METRICS, Table, format_number, read_metrics
+from isobatch.training.lock import LOCK
+from isobatch.training.metrics import Table, read_metrics
 
 CONFIG, ABOUT, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
 PACKAGES = (
@@ -39,7 +42,6 @@ PACKAGES = (
     "gymnax",
     "gymnasium",
     "envpool",
-    "orbax-checkpoint",
     "numpy",
 )
 
@@ -51,19 +53,40 @@ class RunDirectory:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, config: Config, about: dict[str, Any]) -> RunDirectory:
-        """Make the directory and describe the run in it."""
-        if path.exists():
-            raise UsageError(f"run_dir={str(path)!r} exists: add --resume to go on with it, or name another one.")
+    def make(cls, path: Path) -> RunDirectory:
+        """The directory itself, for a new run."""
+        cls.check_new(path)
         try:
-            path.mkdir(parents=True)
-            replace_file(path / CONFIG, dump_config(config))
-            replace_file(path / ABOUT, json.dumps(about | environment(), indent=2) + "\n")
+            path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(
-                f"run_dir={str(path)!r} cannot be written ({error.strerror}): name a directory that can."
-            ) from None
+            raise unwritable(path, error) from None
         return cls(path)
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """UsageError unless it can be made: nothing is there, or no more than a run that was killed at once leaves."""
+        try:
+            is_new = not path.is_symlink() and not path.exists()
+            names = [] if is_new else [name for name in os.listdir(path) if not name.endswith(DRAFT)]
+        except NotADirectoryError:
+            names = [path.name]
+        except OSError as error:
+            raise unwritable(path, error) from None
+        if not set(names) <= {LOCK, CONFIG}:
+            raise UsageError(f"run_dir={str(path)!r} exists: add --resume to go on with it, or name another one.")
+
+    def describe(self, config: Config, about: dict[str, Any]) -> None:
+        """Write what the run is; the last file makes it one that can be resumed."""
+        self.check_new(self.path)
+        try:
+            replace_file(self.path / CONFIG, dump_config(config))
+            replace_file(self.path / ABOUT, json.dumps(about | environment(), indent=2) + "\n")
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+
+    def update(self, config: Config) -> None:
+        """Other settings from here on."""
+        replace_file(self.path / CONFIG, dump_config(config))
 
     @staticmethod
     def holds_run(path: Path) -> bool:
@@ -72,7 +95,10 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         if not cls.holds_run(path):
-            raise UsageError(f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {ABOUT}; check the path.")
+            raise UsageError(
+                f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {ABOUT}; check the path, "
+                "or train it first."
+            )
         return cls(path)
 
     @property
@@ -87,33 +113,24 @@ class RunDirectory:
     def checkpoints(self) -> Path:
         return self.path / CHECKPOINTS
 
-    def append_metrics(self, columns: tuple[str, ...], rows: list[tuple]) -> None:
-        self._append(METRICS, columns, [[format_number(v) for v in row] for row in rows])
+    @property
+    def words(self) -> str:
+        """The path as one types it in a shell."""
+        return shlex.quote(f"./{self.path}" if str(self.path).startswith("-") else str(self.path))
 
     def append_timing(self, env_steps: int, seconds: float, steps_per_second: float) -> None:
-        row = [str(env_steps), f"{seconds:.3f}", f"{steps_per_second:.1f}"]
-        self._append(TIMING, ("env_steps", "charts/seconds", "charts/SPS"), [row])
+        path = self.path / TIMING
+        header = "" if path.is_file() and path.stat().st_size else "env_steps,charts/seconds,charts/SPS\n"
+        with path.open("a") as file:
+            file.write(f"{header}{env_steps},{seconds:.3f},{steps_per_second:.1f}\n")
 
     def metrics(self) -> Table:
         """Column name -> values, in the order of the file."""
         return read_metrics(self.path)
 
-    def rewind(self, iteration: int) -> None:
-        """Forget the metrics after `iteration`, and a line that a kill cut short."""
-        path = self.path / METRICS
-        if not path.is_file():
-            return
-        lines = path.read_text().split("\n")
-        whole = lines[:-1]  # what stands after the last line break was not finished
-        kept = whole[:1] + [line for line in whole[1:] if int(line.split(",", 1)[0]) <= iteration]
-        replace_file(path, "\n".join(kept) + "\n" if kept else "")
 
-    def _append(self, name: str, columns: tuple[str, ...], rows: list[list[str]]) -> None:
-        path = self.path / name
-        new = not path.is_file() or path.stat().st_size == 0
-        lines = ([",".join(columns)] if new else []) + [",".join(row) for row in rows]
-        with path.open("a") as file:
-            file.write("".join(line + "\n" for line in lines))
+def unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"run_dir={str(path)!r} cannot be written ({error.strerror}): name a directory that can.")
 
 
 def environment() -> dict[str, Any]:

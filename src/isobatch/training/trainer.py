@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,16 +15,18 @@ import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
 from isobatch.errors import RunError, UsageError
+from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.devices import use_cores
+from isobatch.training.initial_weights import start_from
 from isobatch.training.loop import Advance, advances, lines_of
 from isobatch.training.metrics import columns_of
+from isobatch.training.opening import INIT_FROM, extend, opened
 from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
-from isobatch.training.run_directory import RunDirectory
 
 Say = Callable[[str], None]
 Watch = Callable[[Progress], None]
@@ -36,33 +38,65 @@ def train(
     num_seeds: int = 1,
     run_dir: str | Path | None = None,
     resume: bool = False,
+    restart: bool = False,
+    init_from: str | Path | None = None,
     watch: Watch = lambda progress: None,
     say: Say = lambda sentence: None,
     **options: Any,
 ) -> Result:
     """Train `config` on one or several seeds.
 
-    With a `run_dir` everything is kept there and `resume` goes on bit for bit; without one nothing is written.
-    `watch` is told the progress about twice a second, `say` gets sentences meant for a person. Further options
-    are the fields of `Options`.
+    With a `run_dir` everything is kept there and `resume` goes on bit for bit, with a larger `total_timesteps` for
+    longer; `restart` lets it start over where no checkpoint can be used. Without a `run_dir` nothing is written. A new
+    run can start from the networks and the observation normalizer of the run `init_from`. `watch` is told the progress
+    about twice a second, `say` gets sentences meant for a person. Further options are the fields of `Options`.
     """
     use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
     choices = Options(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
+    if resume and (run_dir is None or init_from is not None):
+        raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")
     states = initial_states(config, choices.seeds)  # checks the environment before anything is written
-    hypers = stack_hypers([config.hypers] * num_seeds)
-    directory = None if run_dir is None else open_directory(Path(run_dir), config, choices, resume)
-    with Recorder(directory, config, choices) as recorder, stop_signals(say) as stopped:
-        iteration, states = recorder.restore(states, say) if resume else (0, states)
+    if init_from is not None:
+        states = start_from(Path(init_from), states, say)
+    with ExitStack() as stack:
+        directory = None
+        if run_dir is not None:
+            source = None if init_from is None else str(Path(init_from).absolute())
+            directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, source))
+        recorder = stack.enter_context(Recorder(directory, config, choices))
+        stopped = stack.enter_context(stop_signals(say))
+        iteration = 0
+        if directory is not None and resume:
+            iteration, states = recorder.restore(states, restart, say)
+            if iteration == 0 and directory.about.get(INIT_FROM):
+                states = start_from(Path(directory.about[INIT_FROM]), states, say)
+            extend(directory, config, iteration, say)
+        return run(config, choices, recorder, iteration, states, stopped, watch, say)
+
+
+def run(
+    config: Config,
+    options: Options,
+    recorder: Recorder,
+    start: int,
+    states: TrainState,
+    stopped: threading.Event,
+    watch: Watch,
+    say: Say,
+) -> Result:
+    """Train from iteration `start` to the end, or until `stopped`."""
+    iteration, seconds, compile_seconds = start, 0.0, 0.0
+    if start >= config.num_iterations:
+        say(f"the run is finished: all of its {config.env_steps:,} steps are trained. More total_timesteps extend it.")
+    else:
         clock = time.perf_counter()
-        log_interval = choices.line_iterations(config.num_iterations)
+        recorder.checkpoint(start, states, since=start)
+        hypers = stack_hypers([config.hypers] * options.num_seeds)
+        log_interval = options.line_iterations(config.num_iterations)
         program = program_for(config, states, hypers, log_interval)
-        compile_seconds = time.perf_counter() - clock
-        start, clock = iteration, time.perf_counter()
-        keeper = Bookkeeper(config, choices, program, recorder, watch, say, start)
-        supervision = Supervision(say, choices.env_timeout, stopped.is_set)
-        if iteration == 0:
-            recorder.checkpoint(0, states, score=-np.inf)
+        compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
+        keeper = Bookkeeper(config, options, program, recorder, watch, say, start)
         steps = advances(
             program,
             config,
@@ -70,7 +104,7 @@ def train(
             hypers,
             start,
             log_interval,
-            supervision,
+            Supervision(say, options.env_timeout, stopped.is_set),
             pause_every=keeper.checkpoint_interval,
             meanwhile=recorder.flush,  # the lines of the chunk before
         )
@@ -79,22 +113,20 @@ def train(
                 keeper.keep(step)
                 states, iteration = step.states, step.iteration
         seconds = time.perf_counter() - clock
-        interrupted = iteration < config.num_iterations
-        if interrupted:
-            recorder.checkpoint(iteration, states, score=-np.inf)
+        if iteration < config.num_iterations:
+            keeper.checkpoint(iteration, states)
         recorder.flush()
-        metrics = recorder.table()
     batch = config.geometry.iteration_batch
     return Result(
         config=config,
-        options=choices,
-        run_dir=None if directory is None else directory.path,
-        metrics=metrics,
+        options=options,
+        run_dir=None if recorder.directory is None else recorder.directory.path,
+        metrics=recorder.table(),
         states=states,
         env_steps=iteration * batch,
-        steps_per_second=(iteration - start) * batch * num_seeds / seconds,
+        steps_per_second=(iteration - start) * batch * options.num_seeds / seconds if seconds else 0.0,
         compile_seconds=compile_seconds,
-        interrupted=interrupted,
+        interrupted=iteration < config.num_iterations,
     )
 
 
@@ -109,7 +141,6 @@ class Bookkeeper:
         self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
         self._begin = time.perf_counter()
-        self._score = -np.inf  # newest mean return
         self._spoken: frozenset[str] = frozenset()  # causes that were warned of
 
     def keep(self, step: Advance) -> None:
@@ -122,12 +153,19 @@ class Bookkeeper:
         if not step.ends:
             return
         progress = self.progress(step.iteration, lines)
-        self._score = self._score if np.isnan(progress.episodic_return) else progress.episodic_return
-        if step.iteration % self.checkpoint_interval == 0 or step.iteration == self.config.num_iterations:
-            self.recorder.checkpoint(step.iteration, step.states, self._score)
+        if self.is_due(step.iteration):
+            self.checkpoint(step.iteration, step.states)
             self.monitor()
         self.recorder.time(progress.env_steps, time.perf_counter() - self._begin, progress.steps_per_second)
         self.watch(progress)
+
+    def is_due(self, iteration: int) -> bool:
+        return iteration % self.checkpoint_interval == 0 or iteration == self.config.num_iterations
+
+    def checkpoint(self, iteration: int, states: TrainState) -> None:
+        """Keep the state, with the mean return since the checkpoint before as its score."""
+        since = (iteration - 1) // self.checkpoint_interval * self.checkpoint_interval
+        self.recorder.checkpoint(iteration, states, since, interim=not self.is_due(iteration))
 
     def progress(self, iteration: int, lines: list[tuple]) -> Progress:
         total, batch = self.config.num_iterations, self.config.geometry.iteration_batch
@@ -152,9 +190,9 @@ class Bookkeeper:
 
     def stopped_by(self, fault: str, step: Advance) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""
-        self.recorder.checkpoint(step.iteration, step.states, self._score)
+        self.checkpoint(step.iteration, step.states)
         directory = self.recorder.directory
-        kept = "" if directory is None else f" All before is kept: isobatch train --resume --run-dir {directory.path}"
+        kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.words}"
         return RunError(f"{fault}{kept}")
 
     def diverged(self, step: Advance) -> RunError:
@@ -173,26 +211,6 @@ class Bookkeeper:
             f"training diverged before environment step {steps:,}: {what} of seed {seeds} is not finite. Lower "
             f"learning_rate ({hypers.learning_rate:g}) or max_grad_norm ({hypers.max_grad_norm:g}).{kept}"
         )
-
-
-def open_directory(path: Path, config: Config, options: Options, resume: bool) -> RunDirectory:
-    """The run's directory: a new one, or with `resume` the one it was begun in, if the settings agree."""
-    identity = {
-        "seed": options.seed,
-        "num_seeds": options.num_seeds,
-        "log_interval": options.line_iterations(config.num_iterations),
-    }
-    if not resume:
-        return RunDirectory.create(path, config, identity)
-    directory = RunDirectory.open(path)
-    was, now = directory.config.to_dict() | directory.about, config.to_dict() | identity
-    differ = [f"{name} ({was.get(name)} there, {now[name]} now)" for name in now if was.get(name) != now[name]]
-    if differ:
-        raise UsageError(
-            f"run_dir={str(path)!r} was begun with other settings: {', '.join(differ)}; "
-            "resume with the same ones, or start a new run."
-        )
-    return directory
 
 
 @contextmanager

@@ -1,0 +1,56 @@
+"""A new run that starts from the weights of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.learning.proximal import Ewma
+from isobatch.learning.state import TrainState
+from isobatch.training.checkpoints import flatten
+from isobatch.training.loading import load_run
+
+
+def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> TrainState:
+    """`states` with the networks and the observation normalizer of the newest checkpoint of another run.
+
+    Seed number i starts from its seed number i, and from the first ones again where it has fewer.
+    """
+    run = load_run(path, say=say)
+    theirs, ours = ((each.networks, each.obs_moments) for each in (run.states, states))
+    check_same_shapes(path, theirs, ours)
+    places = np.arange(states.iteration.shape[0]) % len(run.seeds)
+    networks, moments = jax.tree.map(lambda leaf: leaf[places], theirs)
+    states = eqx.tree_at(lambda s: s.learning.learner.networks, states, networks)
+    if moments is not None:
+        states = eqx.tree_at(lambda s: s.obs_moments, states, moments)
+    if states.learning.learner.proximal is not None:
+        proximal = jax.vmap(Ewma.start)(networks.policy)
+        states = eqx.tree_at(lambda s: s.learning.learner.proximal, states, proximal)
+    what = "weights" if moments is None else "weights and observation normalizer"
+    say(f"{what} of {path} at iteration {run.iteration}; everything else begins anew.")
+    return states
+
+
+def check_same_shapes(path: Path, theirs: Any, ours: Any) -> None:
+    """UsageError that names the arrays which differ, without their axis of seeds."""
+    there, here = ({name: leaf.shape[1:] for name, leaf in flatten(tree).items()} for tree in (theirs, ours))
+    differ = [
+        f"{name.split('/', 1)[1]} ({there.get(name, 'none')} there, {here.get(name, 'none')} here)"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+    if (theirs[1] is None) != (ours[1] is None):
+        differ = [f"normalize_observations ({theirs[1] is not None} there, {ours[1] is not None} here)"]
+    if differ:
+        more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
+        raise UsageError(
+            f"init_from={str(path)!r} has other networks: {', '.join(differ[:3])}{more}; use the same networks and "
+            "spaces as that run."
+        )

@@ -1,0 +1,76 @@
+"""The directory of a run that is about to train: a new one, or one that goes on, perhaps for longer."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from isobatch.errors import UsageError
+from isobatch.settings.config import Config
+from isobatch.settings.options import Options
+from isobatch.training.lock import locked
+from isobatch.training.run_directory import RunDirectory
+
+INIT_FROM = "init_from"
+
+
+@contextmanager
+def opened(
+    path: Path, config: Config, options: Options, resume: bool, init_from: str | None
+) -> Iterator[tuple[RunDirectory, Options]]:
+    """The directory, in which nobody else writes meanwhile, and the options as the run has them.
+
+    With `resume` it is the one that the run was begun in, if the settings agree but for a larger `total_timesteps`.
+    """
+    directory = RunDirectory.open(path) if resume else RunDirectory.make(path)
+    with locked(path):
+        if resume:
+            options = agreed(directory, config, options)
+        else:
+            directory.describe(config, identity(config, options) | {INIT_FROM: init_from})
+        yield directory, options
+
+
+def identity(config: Config, options: Options) -> dict[str, Any]:
+    """What a run is besides its settings."""
+    return {
+        "seed": options.seed,
+        "num_seeds": options.num_seeds,
+        "log_interval": options.line_iterations(config.num_iterations),
+    }
+
+
+def agreed(directory: RunDirectory, config: Config, options: Options) -> Options:
+    """The options of a run that goes on; UsageError where it was begun with other settings."""
+    before, run = directory.config, directory.about
+    if not options.log_interval:  # the default depends on the length of the run, and lines go on as they were
+        options = dataclasses.replace(options, log_interval=run["log_interval"])
+    was, now = before.to_dict() | run, config.to_dict() | identity(config, options)
+    if config.env_steps >= before.env_steps:
+        was["total_timesteps"] = now["total_timesteps"]
+    differ = [f"{name} ({was.get(name)} there, {now[name]} now)" for name in now if was.get(name) != now[name]]
+    if differ:
+        raise UsageError(
+            f"run_dir={str(directory.path)!r} was begun with other settings: {', '.join(differ)}; "
+            "resume with the same ones, or start a new run."
+        )
+    return options
+
+
+def extend(directory: RunDirectory, config: Config, iteration: int, say: Callable[[str], None]) -> None:
+    """Note that the run is to be longer than it was, and say what that means for what it has left to do."""
+    before = directory.config
+    if config == before:
+        return
+    directory.update(config)
+    sentence = f"extended from {before.env_steps:,} to {config.env_steps:,} steps"
+    if config.lr_schedule == "linear":
+        was, now = (1 - iteration / each.num_iterations for each in (before, config))
+        sentence += (
+            f"; the learning rate falls to zero over all of them, so it goes on at {now:.1%} of its first value, where "
+            f"the shorter run had come down to {max(was, 0):.1%}"
+        )
+    say(sentence + ".")
