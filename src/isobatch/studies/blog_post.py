@@ -1,6 +1,6 @@
 """A blog post on parallel environments and rollout steps in PPO, on Pendulum-v1: its figures, and what it leaves open.
 
-The post trains PPO with 4 environments x 256 steps and looks at single batches. Its six figures are made again; then the
+The post trains PPO with 4 environments x 256 steps and looks at single batches. Its six figures are made again, and the
 quantity they are about, Var(G_B), is measured itself: over N x T, over lambda, over training, with intervals.
 What it leaves in its directory: the run, what was measured of it (`results`), `claims.json` and the pictures.
 """
