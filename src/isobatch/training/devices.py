@@ -13,9 +13,9 @@ _chosen = False
 
 
 def use_cores(num_seeds: int | None = None, config: Config | None = None) -> None:
-    """One XLA CPU device per core, but not more than seeds, if JAX has not started yet: seeds are sharded over them.
+    """One XLA CPU device per core, if JAX has not started yet: seeds are sharded over them. The first call decides.
 
-    A single device gets a single thread. An operation on a small network takes some microseconds, and so does handing
+    A single seed gets a single thread. An operation on a small network takes some microseconds, and so does handing
     it to another thread: one thread was 6 to 10 % faster than two. PJRT_NPROC overrides it, for large networks.
 
     Where environments step outside JAX there is one device. Calls run in the thread that makes them, since a policy
@@ -27,7 +27,7 @@ def use_cores(num_seeds: int | None = None, config: Config | None = None) -> Non
     _chosen = True
     cores = len(os.sched_getaffinity(0))
     env = None if config is None else host_environment_of(config)
-    devices = 1 if env is not None else cores if num_seeds is None else min(num_seeds, cores)
+    devices = cores if env is None else 1
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         try:
             jax.config.update("jax_num_cpu_devices", devices)
@@ -35,5 +35,5 @@ def use_cores(num_seeds: int | None = None, config: Config | None = None) -> Non
             return
     if env is not None:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-    if devices == 1 and (env is None or len(env.obs_shape) < 3):
+    if num_seeds == 1 if env is None else len(env.obs_shape) < 3:
         os.environ.setdefault("PJRT_NPROC", "1")
