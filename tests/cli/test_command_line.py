@@ -1,13 +1,16 @@
 """The command line as people use it: outputs, exit codes, and one sentence for each bad input."""
 
 import json
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 from tiny import flags, tiny
 
 from isobatch.cli.main import main
+from isobatch.envs.registry import environment_of
 
 pytestmark = pytest.mark.xdist_group("cli")
 
@@ -50,6 +53,40 @@ def test_config_file_and_flags_that_override_it(tmp_path: Path, capsys: pytest.C
 def test_resume_needs_only_the_directory(run_dir: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["train", "--resume", "--run-dir", str(run_dir), "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["seeds"] == [0, 1]
+
+
+def test_resume_takes_a_run_and_a_finished_one_says_so(run_dir: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["train", "--resume", str(run_dir), "--quiet"]) == 0
+    assert "the run is finished: all of its 384 steps are trained." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--resume RUN --run-dir other", "both name a run: give one of them"),
+        ("--restart", "--restart is for a run that goes on"),
+        ("--resume RUN --init-from RUN", "--init-from is for a new run"),
+        ("--init-from nowhere --run-dir new", "run_dir='nowhere' holds no run"),
+        ("--init-from RUN --env CartPole-v1 --run-dir new", "has other networks"),
+    ],
+)
+def test_what_does_not_go_together(words: str, complaint: str, run_dir: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["train", *words.replace("RUN", str(run_dir)).split()]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_an_environment_of_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the console script finds it, whose path has no current directory by itself."""
+    (tmp_path / "my_envs.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Mine-v0', CartPoleEnv, max_episode_steps=9)\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "bin"), *filter(os.path.isabs, sys.path[1:])])
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    assert environment_of(tiny(env="my_envs:Mine-v0")).max_steps == 9
+    assert sys.path[-1] == str(tmp_path)  # after what is installed
 
 
 def test_eval(run_dir: Path, capsys: pytest.CaptureFixture) -> None:

@@ -149,3 +149,18 @@ def test_a_yaml_that_is_not_a_mapping(tmp_path: Path, capsys: pytest.CaptureFixt
     path.write_text("- n_envs\n- 8\n")
     assert main(["rescale", "--from-zoo", str(path), "--factor", "2"]) == 2
     assert "not a mapping but a list" in capsys.readouterr().err
+
+
+def test_a_run_is_rescaled_from_its_directory(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    from isobatch.settings.presets import preset
+    from isobatch.training.run_directory import RunDirectory
+
+    run = tmp_path / "a [run]"
+    RunDirectory.make(run).describe(preset("ppo", "CartPole-v1", num_envs=8), {"seed": 0, "num_seeds": 1})
+    assert main(["rescale", str(run), "--to-num-envs", "32", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["before"]["num_envs"], found["after"]["num_envs"]) == (8, 32)
+    assert main(["rescale", str(run), "--config", "other.yaml", "--to-num-envs", "32"]) == 2
+    assert "--config and a run cannot go together" in capsys.readouterr().err
+    assert main(["rescale", str(tmp_path / "nowhere"), "--to-num-envs", "32"]) == 2
+    assert "holds no run" in capsys.readouterr().err

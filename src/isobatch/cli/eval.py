@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser
+from isobatch.cli.flags import Parser, add_limits, limits
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import parse_value
 
@@ -34,12 +34,13 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--video", type=Path, metavar="FILE", help="also film episodes: .gif, or .mp4 (extra: video)")
     parser.add_argument("--video-episodes", default="1", metavar="N", help="episodes to film (default 1)")
     parser.add_argument("--policy-seed", metavar="N", help="the run's seed to film; default: the first")
+    add_limits(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
-    filmed = parse_value("video_episodes", args.video_episodes, int)
+    filmed, (timeout, longest) = parse_value("video_episodes", args.video_episodes, int), limits(args)
     for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
         if value < least:
             raise UsageError(f"{name}={value} must be at least {least}.")
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     configs = {TRAINED: loaded.config} | ({HELD_OUT: held_out(loaded.config)} if args.held_out else {})
     film = prepare_film(args, loaded, filmed, seed)
     played = {
-        name: evaluate(config, loaded.states, episodes, not args.sampled, seed) for name, config in configs.items()
+        name: evaluate(config, loaded.states, episodes, not args.sampled, seed, timeout, longest)
+        for name, config in configs.items()
     }
     video = film()
     if args.json:
@@ -112,10 +114,11 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
 
     check_video(args.video)
     learned = learned_of(loaded, parse_value("policy_seed", args.policy_seed, int | None))
-    scene = open_scene(loaded.config)
+    timeout, longest = limits(args)
+    scene = open_scene(loaded.config, timeout)
 
     def film() -> dict[str, Any]:
-        played = frames(scene, Agent(learned), episodes, not args.sampled, seed)
+        played = frames(scene, Agent(learned), episodes, not args.sampled, seed, longest)
         try:
             returns = record(args.video, played, loaded.config.env)
         finally:

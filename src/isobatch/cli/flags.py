@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.fields import fields_of
+from isobatch.settings.fields import COUNT, POSITIVE, fields_of
+from isobatch.settings.options import LONGEST_EPISODE, Options
 from isobatch.settings.parsing import JsonMapping, parse_value
 from isobatch.settings.presets import STALE_OBJECTIVES, preset
 from isobatch.settings.published import PUBLISHED
@@ -86,6 +87,27 @@ def add_policy(parser: Parser) -> None:
     """Which of the policies that a run trained."""
     parser.add_argument("--checkpoint", default="newest", metavar="WHICH", help="newest, best or an iteration")
     parser.add_argument("--policy-seed", metavar="N", help="one of the run's seeds; default: the first")
+
+
+def add_limits(parser: Parser) -> None:
+    """Of environments that play."""
+    parser.add_argument(
+        "--env-timeout", default=f"{Options.env_timeout:g}", metavar="X",
+        help=f"Gymnasium and EnvPool: seconds that a step may take [{Options.env_timeout:g}]",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-episode-steps", default=str(LONGEST_EPISODE), metavar="N",
+        help=f"Gymnasium and EnvPool: steps after which an episode counts as one that never ends [{LONGEST_EPISODE}]",
+    )  # fmt: skip
+
+
+def limits(args: argparse.Namespace) -> tuple[float, int]:
+    """Seconds of a step and steps of an episode."""
+    timeout = parse_value("env_timeout", args.env_timeout, float)
+    longest = parse_value("max_episode_steps", args.max_episode_steps, int)
+    POSITIVE.check("env_timeout", timeout)
+    COUNT.check("max_episode_steps", longest)
+    return timeout, longest
 
 
 def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_policy
+from isobatch.cli.flags import Parser, add_limits, add_policy, limits
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import parse_value
 
@@ -22,13 +22,14 @@ def add_flags(parser: Parser) -> None:
     )
     add_policy(parser)
     parser.add_argument("--seed", default="0", metavar="N", help="seed of the episodes")
+    add_limits(parser)
     parser.add_argument("--window", action="store_true", help="in a window instead of the terminal (extra: window)")
 
 
 def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
-    speed = parse_value("speed", args.speed, float)
+    speed, (timeout, longest) = parse_value("speed", args.speed, float), limits(args)
     if episodes < 1:
         raise UsageError(f"episodes={episodes} must be at least 1.")
     if seed < 0:
@@ -45,10 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
     learned = learned_of(load_run(args.run_dir, args.checkpoint, console.say), policy_seed)
     config = learned.config
-    scene = open_scene(config)
+    scene = open_scene(config, timeout)
     try:
         with window(config.env) if args.window else terminal(console.out, config.env) as show:
-            returns = watch(frames(scene, Agent(learned), episodes, not args.sampled, seed), show, speed)
+            returns = watch(frames(scene, Agent(learned), episodes, not args.sampled, seed, longest), show, speed)
     finally:
         scene.close()
     title = f"{config.algo} on {config.env}, seed {learned.seed}, iteration {learned.iteration}"

@@ -18,17 +18,17 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from isobatch.training.curves import learning_curves
+    from isobatch.training.curves import distinct_labels, learning_curves
     from isobatch.training.run_directory import RunDirectory
 
-    runs = {path: RunDirectory.open(path) for path in args.run_dirs}
-    configs = [run.config for run in runs.values()]
-    envs, algos = {c.env for c in configs}, {c.algo for c in configs}
+    runs = list({path.resolve(): RunDirectory.open(path) for path in args.run_dirs}.values())
+    settings = [run.config.to_dict() | {name: run.about.get(name) for name in ("seed", "num_seeds")} for run in runs]
+    envs, algos = ({each[name] for each in settings} for name in ("env", "algo"))
     out = args.out or args.run_dirs[0] / "learning_curve.png"
     title = f"{', '.join(sorted(algos))} on {', '.join(sorted(envs))}"
-    distinct = len(algos) == len(runs)
-    names = [config.algo if distinct else path.name for path, config in zip(runs, configs, strict=True)]
-    learning_curves({n: r.metrics() for n, r in zip(names, runs.values(), strict=True)}, out, title, args.metric)
+    labels = distinct_labels([run.path for run in runs], settings)
+    curves = {label: run.metrics() for label, run in zip(labels, runs, strict=True)}
+    learning_curves(curves, out, title, args.metric)
     if args.json:
         console.print_json({"picture": str(out)})
     else:

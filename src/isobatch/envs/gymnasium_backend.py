@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
+from isobatch.envs.closing import closed_in_time
 from isobatch.envs.guard import GuardError, Recipe, guarded, silent_logger
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep
 from isobatch.envs.host_spaces import Actions, Observations, batched
@@ -52,7 +53,7 @@ class GymnasiumEnvironment(HostEnvironment):
         self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
         self.action_space = self.actions.space
         self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
-        one.close()
+        closed_in_time(one.close)
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
         """One environment, or a sentence that says why there is none."""

@@ -22,7 +22,7 @@ from isobatch.rollouts.packing import Packing, packed
 from isobatch.rollouts.player import Player
 from isobatch.rollouts.segment import clip_to_bounds, preprocessor
 from isobatch.settings.config import Config
-from isobatch.settings.options import Options
+from isobatch.settings.options import LONGEST_EPISODE, Options
 
 LANES = 16  # environments outside JAX that play at a time, for each seed
 STEPS_PER_CALL = 32  # of these; what is played beyond the last episode is thrown away
@@ -59,15 +59,16 @@ def evaluate(
     deterministic: bool,
     seed: int,
     env_timeout: float = Options.env_timeout,
+    longest: int = LONGEST_EPISODE,
 ) -> Played:
     """Returns and lengths of the stacked `states`, each environment played to its first end.
 
     Every training seed meets the same initial states. RunError if an environment fails, does not answer within
-    `env_timeout` seconds, or shows a number that is not finite.
+    `env_timeout` seconds, shows a number that is not finite, or has not ended an episode after `longest` steps.
     """
     env = environment_of(as_played(config))
     if isinstance(env, HostEnvironment):
-        return play_outside(env, config, states, episodes, deterministic, seed, env_timeout)
+        return play_outside(env, config, states, episodes, deterministic, seed, env_timeout, longest)
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(states)
@@ -75,6 +76,13 @@ def evaluate(
     if not np.isfinite(played.returns).all():
         raise RunError(f"an environment ({config.env}) gave a reward that is not a finite number, in the evaluation.")
     return played
+
+
+def endless(env: str, longest: int) -> RunError:
+    return RunError(
+        f"an episode of {env} has not ended after {longest:,} steps (max_episode_steps): allow more, or give the "
+        "environment a time limit."
+    )
 
 
 def held_out(config: Config) -> Config:
@@ -96,6 +104,7 @@ def play_outside(
     deterministic: bool,
     seed: int,
     env_timeout: float,
+    longest: int,
 ) -> Played:
     """`evaluate` for environments that step outside JAX.
 
@@ -111,6 +120,8 @@ def play_outside(
     key = jax.random.key(seed)
     with Player(env, config.env, actor, same_seeds, (STEPS_PER_CALL, lanes), key, env_timeout) as player:
         while (episode < shares).any():
+            if (length[episode < shares] >= longest).any():
+                raise endless(config.env, longest)
             rollout, fills_in = player.play()
             reward, ends = np.asarray(rollout.reward), np.asarray(rollout.done)
             for t in range(STEPS_PER_CALL):

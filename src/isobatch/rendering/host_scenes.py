@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -15,12 +14,13 @@ import numpy as np
 
 from isobatch.envs.envpool_backend import EnvPoolEnvironment, imported, quietly
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
-from isobatch.errors import RunError, UsageError, first_line
+from isobatch.errors import UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
 from isobatch.rendering.scenes import Legend
 
 DEFAULT_FPS = 30.0  # of environments that do not say
 GAME_FPS = 15.0  # of Procgen, and of Atari at four frames a step
+DRAWING_SECONDS = 120.0  # that the first picture may take
 RENDER_KWARGS = {"render_mode": "rgb_array"}
 
 
@@ -43,26 +43,21 @@ class GymnasiumScene:
         except gymnasium.error.DependencyNotInstalled as error:
             raise UsageError(f"env={self._id!r} needs a package to be drawn: {first_line(error)}") from None
         except Exception as error:
-            raise UsageError(f"env={self._id!r} cannot be drawn here ({failure(error)}).") from None
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise UsageError(f"env={self._id!r} cannot be drawn here ({why}).") from None
 
     def reset(self, seed: int) -> Any:
-        return self._watched(lambda: self._env.reset(seed=seed)[0])
+        return self._env.reset(seed=seed)[0]
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
-        obs, reward, terminated, truncated, _ = self._watched(lambda: self._env.step(action))
+        obs, reward, terminated, truncated, _ = self._env.step(action)
         return obs, float(reward), bool(terminated or truncated)
 
     def draw(self, size: Size) -> np.ndarray:
-        return resized(np.asarray(self._watched(self._env.render), np.uint8), size)
+        return resized(np.asarray(self._env.render(), np.uint8), size)
 
     def close(self) -> None:
         self._env.close()
-
-    def _watched(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except Exception as error:
-            raise RunError(f"an environment ({self._id}) raised {failure(error)}.") from None
 
 
 def be_silent() -> None:
@@ -119,7 +114,11 @@ def check_drawing(env_id: str, kwargs: dict[str, Any]) -> None:
             "pool.render()",
         ]
     )
-    tried = subprocess.run([sys.executable, "-c", code, env_id, json.dumps(kwargs)], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, env_id, json.dumps(kwargs)]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=DRAWING_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"env='envpool/{env_id}' cannot be drawn here: it hangs, a display may be missing.") from None
     if tried.returncode:
         why = (tried.stderr + tried.stdout).strip().splitlines()[-1:] or [f"exit code {tried.returncode}"]
         raise UsageError(f"env='envpool/{env_id}' cannot be drawn here ({why[0]}): a display may be missing.")
@@ -128,7 +127,3 @@ def check_drawing(env_id: str, kwargs: dict[str, Any]) -> None:
 def first(obs: Any) -> Any:
     """Of a batch of one."""
     return jax.tree.map(lambda part: part[0], obs)
-
-
-def failure(error: Exception) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"

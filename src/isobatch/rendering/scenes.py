@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
+from isobatch.errors import RunError
 from isobatch.policies.agent import Agent
+from isobatch.policies.evaluation import endless
 from isobatch.rendering.canvas import Color, Size
+from isobatch.settings.options import LONGEST_EPISODE
 
+Observation = Any  # an array, a number, or a dictionary or tuple of them
 Legend = tuple[tuple[str, Color], ...]
 
 
@@ -28,11 +33,11 @@ class Scene(Protocol):
         """What the colors mean, if that needs saying."""
         ...
 
-    def reset(self, seed: int) -> Any:
+    def reset(self, seed: int) -> Observation:
         """Begin the episode of this seed; its first observation."""
         ...
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
+    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
         """Observation, reward, and whether the episode is over."""
         ...
 
@@ -58,14 +63,32 @@ class Frame:
         return f"episode {self.episode}", f"step {self.step}", f"return {self.episode_return:,.1f}"
 
 
-def frames(scene: Scene, agent: Agent, episodes: int, deterministic: bool, seed: int) -> Iterator[Frame]:
-    """The agent plays: one frame for each state, the first and the last one too."""
+def frames(
+    scene: Scene, agent: Agent, episodes: int, deterministic: bool, seed: int, longest: int = LONGEST_EPISODE
+) -> Iterator[Frame]:
+    """The agent plays: one frame for each state, the first and the last one too.
+
+    RunError if the environment shows a number that is not finite, or an episode has not ended after `longest` steps.
+    """
     agent.set_random_seed(seed)
+    env = agent.learned.config.env
     for episode in range(episodes):
         obs = scene.reset(int(np.random.SeedSequence((seed, episode)).generate_state(1)[0] >> 1))
         step, total, over = 0, 0.0, False
+        check_numbers(env, "an observation", obs, step)
         yield Frame(scene, episode + 1, step, total, over)
         while not over:
+            if step >= longest:
+                raise endless(env, longest)
             obs, reward, over = scene.step(agent.predict(obs, deterministic=deterministic)[0])
+            check_numbers(env, "an observation", obs, step)
+            check_numbers(env, "a reward", reward, step)
             step, total = step + 1, total + reward
             yield Frame(scene, episode + 1, step, total, over)
+
+
+def check_numbers(env: str, what: str, shown: Observation, step: int) -> None:
+    for part in jax.tree.leaves(shown):
+        array = np.asarray(part)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise RunError(f"an environment ({env}) showed {what} that is not a finite number, at its step {step:,}.")

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from isobatch.errors import RunError, UsageError
+from isobatch.files import draft_of
 from isobatch.rendering.canvas import Size, captioned
 from isobatch.rendering.playing import END_SECONDS
 from isobatch.rendering.scenes import Frame
@@ -71,14 +72,11 @@ def record(path: Path, frames: Iterable[Frame], title: str) -> list[float]:
                 yield from itertools.repeat(picture, round(END_SECONDS * fps))
 
     write: Callable[..., None] = write_gif if path.suffix == ".gif" else write_mp4
-    draft = path.with_name(path.name + ".new")
     try:
-        write(draft, pictures(), fps)
-        draft.replace(path)
+        with draft_of(path) as draft:
+            write(draft, pictures(), fps)
     except OSError as error:
         raise unwritable(path, error) from None
-    finally:
-        draft.unlink(missing_ok=True)
     return returns
 
 
@@ -95,8 +93,8 @@ def write_mp4(path: Path, pictures: Iterator[np.ndarray], fps: float) -> None:
     height, width = first.shape[:2]
     source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-"]
     # Every player shows yuv420p, which wants even sizes.
-    target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-crf", "18", "-f", "mp4", str(path)]
-    command = [find_ffmpeg(), "-y", "-loglevel", "error", *source, "-c:v", "libx264", *target]
+    target = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p", "-crf", "18", "-f", "mp4"]
+    command = [find_ffmpeg(), "-y", "-loglevel", "error", *source, "-c:v", "libx264", *target, f"file:{path}"]
     with tempfile.TemporaryFile() as complaints:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=complaints) as ffmpeg:
             assert ffmpeg.stdin is not None

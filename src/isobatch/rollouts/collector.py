@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from isobatch.envs.closing import closed_in_time
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.errors import RunError, first_line
 from isobatch.rollouts.collected import CollectedRollout
@@ -99,11 +100,10 @@ class Collector:
         return self._wait(rollout, self._time_limit)
 
     def close(self) -> None:
+        """End the environments; those that hang, in a step or over this, are left to themselves."""
         for group in self._groups:
-            if self._given_up:
+            if self._given_up or not closed_in_time(group.vector.close):
                 group.vector.abandon()
-            else:
-                group.vector.close()
 
     def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, CollectedRollout]:
         first_step, steps = self._step, self.config.num_steps

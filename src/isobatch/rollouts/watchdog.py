@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 PATIENCE = 0.5  # seconds between two looks
+T = TypeVar("T")
 
 
 class HangError(Exception):
@@ -48,3 +51,34 @@ class Watched:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class Worker:
+    """A thread of its own for calls one after the other. Like that of `Watched` it holds up nobody."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future] | None] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            work, future = call
+            try:
+                future.set_result(work())
+            except BaseException as error:  # handed on to whoever waits
+                future.set_exception(error)
+
+    def call(self, work: Callable[[], T], time_limit: float) -> T:
+        """The result of the work, or what it raised, or `HangError`."""
+        future: Future[T] = Future()
+        self._calls.put((work, future))
+        try:
+            return future.result(None if time_limit == float("inf") else time_limit)
+        except TimeoutError:
+            if future.done():  # of the work itself
+                raise
+            raise HangError from None
+
+    def end(self) -> None:
+        """After the calls before."""
+        self._calls.put(None)

@@ -10,6 +10,7 @@ from isobatch.errors import UsageError
 from isobatch.settings.config import setting_fields
 from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, check_ranges, fields_of, parse_fields
 
+LONGEST_EPISODE = 100_000  # steps after which an episode without a time limit is taken for one that never ends
 MAX_LINES = 1000  # a run logs at most about so many lines a seed, each the mean over the iterations between
 
 

@@ -108,13 +108,16 @@ class StudyDirectory:
         return self.path / "parts" / (digest([cell.name for cell in cells]) + ending)
 
     def collect(self, parts: list[list[Cell]]) -> None:
-        """rows.csv, curves.csv.gz and timing.csv, made anew of the finished parts, in the order of the grid."""
+        """curves.csv.gz, rows.csv and timing.csv, made anew of the finished parts, in the order of the grid.
+
+        In this order: who reads the rows and then the curves, at any time, finds those of all its rows.
+        """
         finished = [cells for cells in parts if self.finished(cells)]
         contents = [json.loads(self.part(cells, ".json").read_text()) for cells in finished]
-        write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
         lines = "".join(gzip.decompress(self.part(cells, ".csv.gz").read_bytes()).decode() for cells in finished)
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
+        write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
         times = [
             {
                 "part": self.part(cells, "").name,
@@ -199,7 +202,6 @@ def write(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
     except OSError as error:
-        path.with_name(path.name + ".new").unlink(missing_ok=True)
         raise RunError(
             f"{str(path)!r} cannot be written ({error.strerror}): make room, and run the same command again; what was "
             "finished is kept."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +39,14 @@ def learning_curves(
         measured = ~np.all(np.isnan(curves), axis=0)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        axes.plot(x, mean, color=color, label=name, linewidth=1.8, linestyle="--" if name in dashed else "-")
+        axes.plot(
+            x, mean, color=color, label=as_written(name), linewidth=1.8, linestyle="--" if name in dashed else "-"
+        )
         axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
     seeds = max(len(np.unique(table["seed"])) for table in runs.values())
     over = f" (line and band: mean and standard deviation over {seeds} seeds)" if seeds > 1 else ""
     axes.set(xlabel=f"environment steps{over}", ylabel=AXIS_LABELS.get(metric, metric))
-    axes.set_title(title, loc="left")
+    axes.set_title(as_written(title), loc="left")
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axes.set_xlim(left=0)
     if len(runs) > 1:
@@ -51,6 +54,31 @@ def learning_curves(
     save_figure(figure, path)
 
 
+def as_written(text: str) -> str:
+    """A text that matplotlib shows as it is: neither formulas between dollars nor labels that it hides."""
+    shown = text.replace("$", r"\$").replace("\n", " ")
+    return f"\u200a{shown}" if shown.startswith("_") else shown
+
+
+def distinct_labels(paths: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each of several runs: the settings that differ where those are few, else the end of its path."""
+    if len(paths) == 1:
+        return [paths[0].absolute().name]
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    differ = [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
+    for chosen in (["algo"], differ):
+        labels = [
+            ", ".join(str(each.get(n)) if n in ("algo", "env") else f"{n}={each.get(n)}" for n in chosen)
+            for each in settings
+        ]
+        if 0 < len(chosen) <= MOST_SETTINGS and len(set(labels)) == len(labels):
+            return labels
+    parts = [path.resolve().parts for path in paths]
+    depth = next(n for n in range(1, max(map(len, parts)) + 1) if len({p[-n:] for p in parts}) == len(parts))
+    return [str(Path(*p[-depth:])) for p in parts]
+
+
+MOST_SETTINGS = 3  # that a label names
 AXIS_LABELS = {RETURN: "episodic return", "charts/episodic_length": "episode length"}
 
 

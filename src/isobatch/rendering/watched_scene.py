@@ -1,0 +1,51 @@
+"""A scene that is watched: what an environment does wrong ends it with a sentence, as it ends training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from isobatch.envs.closing import closed_in_time
+from isobatch.errors import RunError, UsageError, first_line
+from isobatch.rendering.canvas import Size
+from isobatch.rendering.scenes import Observation, Scene
+from isobatch.rollouts.collector import START_SECONDS
+from isobatch.rollouts.watchdog import HangError, Worker
+
+T = TypeVar("T")
+
+
+class WatchedScene:
+    """Everything happens in one thread, since some drawing libraries ask for that."""
+
+    def __init__(self, open_scene: Callable[[], Scene], env_id: str, time_limit: float) -> None:
+        self._env_id, self._time_limit = env_id, time_limit
+        self._worker = Worker()
+        self._scene = self._call(open_scene, max(time_limit, START_SECONDS))
+        self.fps, self.legend = self._scene.fps, self._scene.legend
+
+    def reset(self, seed: int) -> Observation:
+        return self._call(lambda: self._scene.reset(seed), max(self._time_limit, START_SECONDS))
+
+    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
+        return self._call(lambda: self._scene.step(action), self._time_limit)
+
+    def draw(self, size: Size) -> np.ndarray:
+        return self._call(lambda: self._scene.draw(size), self._time_limit)
+
+    def close(self) -> None:
+        closed_in_time(lambda: self._worker.call(self._scene.close, float("inf")))
+        self._worker.end()
+
+    def _call(self, work: Callable[[], T], limit: float) -> T:
+        try:
+            return self._worker.call(work, limit)
+        except HangError:
+            what = f"did not answer within {limit:g} seconds (env_timeout)"
+        except (RunError, UsageError):
+            raise
+        except Exception as error:
+            what = f"raised {type(error).__name__}: {first_line(error)}"
+        raise RunError(f"an environment ({self._env_id}) {what}.")
