@@ -56,6 +56,8 @@ def as_if_trained(states: TrainState) -> TrainState:
     states = eqx.tree_at(lambda s: s.networks, states, jax.tree.map(noisy, states.networks))
     if states.obs_moments is not None:
         states = eqx.tree_at(lambda s: s.obs_moments, states, seen(states.obs_moments))
-    if states.reward_scale is not None:
-        states = eqx.tree_at(lambda s: s.reward_scale.moments, states, seen(states.reward_scale.moments))
+    if states.learning.reward_scale is not None:
+        states = eqx.tree_at(
+            lambda s: s.learning.reward_scale.moments, states, seen(states.learning.reward_scale.moments)
+        )
     return states

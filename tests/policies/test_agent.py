@@ -92,6 +92,21 @@ def test_an_episode_of_gymnasium(runs: Runs) -> None:
     assert steps >= 8
 
 
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Taxi-v4"])
+def test_actions_can_be_looked_up_in_a_table(env_id: str, runs: Runs) -> None:
+    """Both keep their transitions in a dictionary, by the number of the action."""
+    agent, env = ib.load_agent(runs(env_id)), gymnasium.make(env_id)
+    obs, _ = env.reset(seed=0)
+    over, steps = False, 0
+    while not over:
+        action, _ = agent.predict(obs)
+        assert env.action_space.contains(action)
+        assert env.action_space.contains(int(action))
+        obs, _, terminated, truncated, _ = env.step(action)
+        over, steps = terminated or truncated, steps + 1
+    assert steps >= 2
+
+
 ACTIONS = {
     "discrete": ((), {5, 6}),
     "multi-discrete": ((2,), {0, 1, 2}),
@@ -120,8 +135,8 @@ def test_actions_are_those_that_gymnasium_takes(kind: str, runs: Runs) -> None:
 
 def test_observations_of_many_parts(runs: Runs) -> None:
     """A dictionary as the environment shows it, or a batch of them; both are flattened as in training."""
-    env = gymnasium.make("host_envs:CompiledFunctions-v0")
-    agent = ib.load_agent(runs("host_envs:CompiledFunctions-v0"))
+    env = gymnasium.make("host_envs:Parts-v0")
+    agent = ib.load_agent(runs("host_envs:Parts-v0"))
     shown = [env.observation_space.sample() for _ in range(3)]
     many = {
         "a": np.stack([o["a"] for o in shown]),

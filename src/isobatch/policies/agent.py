@@ -63,21 +63,23 @@ class Agent:
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, Any]:
+    ) -> tuple[Any, Any]:
         """Actions for one observation or a batch of them, and `state` as it came: the policy has no memory.
 
-        Sampled, or with `deterministic` the most likely one. Compiled on the first call for each size of batch.
+        Sampled, or with `deterministic` the most likely one. Compiled on the first call for each size of batch. A single
+        choice for one observation is a NumPy integer, not an array without axes: environments that look an action up in
+        a table (FrozenLake, Taxi) need something that can be hashed.
         """
         obs = checked_observations(self.env, flat_observations(self.env, observation))
         single = obs.ndim == len(self.env.obs_shape)
         batch = obs[None] if single else obs
-        found = np.asarray(self._act(self._policy, batch, self._key, np.uint32(self._calls), bool(deterministic)))
+        chosen = np.asarray(self._act(self._policy, batch, self._key, np.uint32(self._calls), bool(deterministic)))
         self._calls += 1
         if isinstance(self.env, HostEnvironment):
-            actions = self.env.actions.convert(found)
+            actions = self.env.actions.convert(chosen)
         else:
-            actions = found if isinstance(self.env.action_space, Box) else found.astype(np.int64)
-        return (actions[0, ...] if single else actions), state
+            actions = chosen if isinstance(self.env.action_space, Box) else chosen.astype(np.int64)
+        return (actions[0] if single else actions), state
 
 
 def flat_observations(env: Environment | HostEnvironment, observation: Any) -> Any:
