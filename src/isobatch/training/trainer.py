@@ -47,7 +47,7 @@ def train(
     are the fields of `Options`.
     """
     use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
-    choices = Options(seed=seed, num_seeds=num_seeds, **options)
+    choices = Options.from_keywords(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
     states = initial_states(config, choices.seeds)  # checks the environment before anything is written
     hypers = stack_hypers([config.hypers] * num_seeds)
