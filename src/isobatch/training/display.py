@@ -12,6 +12,7 @@ from isobatch.settings.config import Config
 from isobatch.training.result import Progress
 
 Watch = Callable[[Progress], None]
+CLEAR_LINE = "\r\x1b[K"  # of a terminal
 
 
 def is_notebook() -> bool:
@@ -24,6 +25,11 @@ def is_notebook() -> bool:
 def is_watched() -> bool:
     """Whether somebody sees what is written to standard error."""
     return is_notebook() or sys.stderr.isatty()
+
+
+def print_remark(sentence: str) -> None:
+    """A sentence for a person, in place of the line that is shown, which comes back below it."""
+    print(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{sentence}", file=sys.stderr)
 
 
 @contextmanager
@@ -49,7 +55,7 @@ def shown_progress(config: Config) -> Iterator[Watch]:
 
 
 def _terminal_line(text: str) -> None:
-    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.write(f"{CLEAR_LINE}{text}")
     sys.stderr.flush()
 
 

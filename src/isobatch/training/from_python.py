@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from isobatch.settings.fields import fields_of
 from isobatch.settings.options import Options
 from isobatch.settings.schedules import Schedule
 from isobatch.training import trainer
-from isobatch.training.display import is_watched, shown_progress
+from isobatch.training.display import is_watched, print_remark, shown_progress
 from isobatch.training.own_parts import with_own_parts
 from isobatch.training.result import Result
 from isobatch.training.trainer import Say, Watch
@@ -68,7 +67,7 @@ def train(
     _check_names(options)
     config = with_own_parts(config, env, networks, learning_rate_schedule)
     shows = is_watched() and not quiet
-    say = say or ((lambda sentence: print(sentence, file=sys.stderr)) if shows else (lambda sentence: None))
+    say = say or (print_remark if shows else lambda sentence: None)
     shown = shown_progress(config) if shows and watch is None else nullcontext(watch or (lambda progress: None))
     with shown as watching:
         return trainer.train(config, seed, num_seeds, run_dir, resume, watch=watching, say=say, **options)
