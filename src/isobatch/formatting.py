@@ -1,9 +1,10 @@
-"""Numbers as people read them: with intervals, infinity as `inf`, and what is not known as `-`."""
+"""Numbers as people read them: with intervals, infinity as `inf`, and what is not known as `-`; and small tables."""
 
 from __future__ import annotations
 
+import html
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 TO = "({} to {})"  # an interval inside a sentence
@@ -37,3 +38,28 @@ def with_interval(estimate: HasInterval, text: Callable[[float], str] = signific
     if math.isnan(estimate.value) or math.isnan(estimate.low):
         return text(estimate.value)
     return f"{text(estimate.value)} {ends.format(text(estimate.low), text(estimate.high))}"
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns side by side, the first one to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    aligned = [
+        [cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        for row in (columns, *rows)
+    ]
+    return "\n".join("  ".join(row).rstrip() for row in aligned)
+
+
+def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same for a notebook."""
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return f"<p><b>{html.escape(title)}</b></p><table>{line(columns, 'th')}{body}</table>"
+
+
+def html_list(sentences: Sequence[str]) -> str:
+    """Sentences for a notebook."""
+    return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in sentences)}</ul>" if sentences else ""

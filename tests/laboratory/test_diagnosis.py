@@ -117,7 +117,7 @@ def test_another_seed_is_measured_and_not_read_from_the_files_of_the_first(run_d
 def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
     loaded = load_run(run_dir)
     networks = jax.tree.map(lambda leaf: leaf * float("nan"), loaded.states.networks)
-    states = eqx.tree_at(lambda s: s.learning.networks, loaded.states, networks)
+    states = eqx.tree_at(lambda s: s.learning.learner.networks, loaded.states, networks)
     broken = dataclasses.replace(loaded, states=states)
     with pytest.raises(UsageError, match="checkpoint=12 of seed 1 has weights that are not finite"):
         subject_of(broken, LabOptions(**SMALL), 1)

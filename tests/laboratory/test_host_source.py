@@ -384,6 +384,6 @@ def test_a_study_on_another_backend() -> None:
     assert len(both.cells) == 2 * len(cartpoles)
     assert [each.config.env for each in moved.laboratory("laptop")] == ["gymnasium/CartPole-v1", "CartPole-v1"]
     with pytest.raises(
-        UsageError, match="envs='LunarLander-v3' is not in this study at preset 'quick': use CartPole-v1"
+        UsageError, match="envs='LunarLander-v3' is not in this study at scale 'quick': use CartPole-v1"
     ):
         on_environments(study, ["LunarLander-v3"]).grid("quick")

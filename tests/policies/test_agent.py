@@ -92,6 +92,21 @@ def test_an_episode_of_gymnasium(runs: Runs) -> None:
     assert steps >= 8
 
 
+@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Taxi-v4"])
+def test_actions_can_be_looked_up_in_a_table(env_id: str, runs: Runs) -> None:
+    """Both keep their transitions in a dictionary, by the number of the action."""
+    agent, env = ib.load_agent(runs(env_id)), gymnasium.make(env_id)
+    obs, _ = env.reset(seed=0)
+    over, steps = False, 0
+    while not over:
+        action, _ = agent.predict(obs)
+        assert env.action_space.contains(action)
+        assert env.action_space.contains(int(action))
+        obs, _, terminated, truncated, _ = env.step(action)
+        over, steps = terminated or truncated, steps + 1
+    assert steps >= 2
+
+
 ACTIONS = {
     "discrete": ((), {5, 6}),
     "multi-discrete": ((2,), {0, 1, 2}),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tiny import tiny
 
-from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell, Grid
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.rows import Diverged
@@ -55,14 +54,9 @@ def test_a_lane_that_diverges_is_noted_and_the_others_go_on(tmp_path: Path) -> N
 def test_a_parameter_that_is_not_finite_at_the_end_counts_too() -> None:
     from isobatch.studies.lanes import outcome
 
-    class Fake:
-        names = ("losses/x", "episodes/count", "episodes/return_sum", "episodes/length_sum")
-
-        def present(self, config: Config, begin: int, end: int) -> list[bool]:
-            return [True] * 4
-
+    names = ("losses/x", "episodes/count", "episodes/return_sum", "episodes/length_sum")
     cell = FAKE.grid("quick").cells[0]
     table = np.ones((2, 3, 4), np.float32)
-    found = outcome(cell, [0, 1], Fake(), table, np.array([True, False]), [1, 2, 3])  # type: ignore[arg-type]
+    found = outcome(cell, [0, 1], names, table, np.array([True, False]), [1, 2, 3])
     assert found.diverged == {1: Diverged(3 * 32, "a network parameter")}
     assert found.table["seed"].tolist() == [0, 1, 0, 1, 0]

@@ -12,6 +12,7 @@ from typing import Any
 from isobatch.advice.findings import Conflict, Finding, settle
 from isobatch.advice.monitors import Metrics, monitor
 from isobatch.advice.rules_of_thumb import Facts, check
+from isobatch.formatting import html_list, html_table
 from isobatch.rescaling import describe
 from isobatch.settings.config import Config
 
@@ -26,7 +27,7 @@ ACTIONS: dict[str, tuple[int, bool]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
     """What there is to say about a config and, if it was run, about the run."""
 
@@ -34,6 +35,23 @@ class Advice:
     checks: tuple[Finding, ...]
     monitors: tuple[Finding, ...]
     conflicts: tuple[Conflict, ...]
+
+    @property
+    def _title(self) -> str:
+        return f"{self.config.algo} on {self.config.env}"
+
+    def _differences(self) -> list[str]:
+        return [f"{each.winner} wins over {each.loser}: {each.why}." for each in self.conflicts]
+
+    def __repr__(self) -> str:
+        findings = [str(finding) for finding in (*self.monitors, *self.checks)]
+        return "\n".join([self._title, *findings, *self._differences()])
+
+    def _repr_html_(self) -> str:
+        findings = (*self.monitors, *self.checks)
+        rows = [[f.status, f.name, f.text, ", ".join(map(str, f.suggestions)), f.source] for f in findings]
+        table = html_table(self._title, ["", "rule", "finding", "try", "source"], rows)
+        return table + html_list(self._differences())
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -45,7 +63,22 @@ class Advice:
 
 
 def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None = None) -> Advice:
-    """Every rule of thumb for `config`; with the `metrics` of a run, what the monitors see in them."""
+    """Every rule of thumb for `config`; with the `metrics` of a run, what the monitors see in them.
+
+    Args:
+        config: the settings.
+        facts: what is known of environment and machine (`isobatch.advice.known_facts`); by default what the name tells.
+        metrics: `Result.metrics` of a run with these settings.
+
+    Returns:
+        Findings, each with its source and what to try, and which of two that differ wins.
+
+    Example:
+        >>> import isobatch as ib
+        >>> advice = ib.advise(ib.preset("ppo", "CartPole-v1"))
+        >>> {finding.status for finding in advice.checks} <= {"pass", "warn", "note"}
+        True
+    """
     checks, conflicts = check(config, facts or known_facts(config))
     monitors, disputes = monitor(metrics, config) if metrics is not None else ([], [])
     return Advice(

@@ -22,7 +22,7 @@ class Suggestion:
         return f"{self.field} {_short(self.before)} -> {_short(self.after)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """What one check or monitor found."""
 
@@ -32,6 +32,10 @@ class Finding:
     source: str
     suggestions: tuple[Suggestion, ...] = ()
     """To be made together."""
+
+    def __repr__(self) -> str:
+        tries = f" Try {', '.join(map(str, self.suggestions))}." if self.suggestions else ""
+        return f"{self.status} {self.name}: {self.text}{tries} [{self.source}]"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from isobatch.envs.interface import Environment, Step
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.errors import UsageError, first_line
 
-ATTRIBUTES = ("obs_shape", "obs_dtype", "action_space", "max_steps")
+ATTRIBUTES = ("obs_shape", "obs_dtype", "action_space", "max_steps", "at_time")
 SPACES = (Discrete, MultiDiscrete, MultiBinary, Box)
 
 
@@ -19,7 +19,11 @@ def check_jax_env(name: str, env: Any) -> None:
     """Trace a reset and a step, and raise a sentence about the first thing that does not fit."""
     for attribute in ATTRIBUTES:
         if not hasattr(env, attribute):
-            raise _misfit(name, f"has no {attribute}", "add it (`isobatch.JaxEnvironment` lists what is needed)")
+            raise _misfit(name, f"has no {attribute}", "derive it from isobatch.JaxEnvironment")
+    try:
+        hash(env)
+    except TypeError:
+        raise _misfit(name, "cannot be hashed", "use a plain class or @dataclass(frozen=True)") from None
     if not isinstance(env.action_space, SPACES):
         raise _misfit(name, f"has an action_space of the kind {type(env.action_space).__name__}", "use one of isobatch")
     if not isinstance(env.max_steps, int) or env.max_steps < 1:

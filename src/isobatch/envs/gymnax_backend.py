@@ -16,12 +16,12 @@ BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made
 
 
 class GymnaxEnvironment:
-    """A gymnax environment with its default parameters."""
+    """A gymnax environment with its default parameters: one of its registry, or an object of a user's own."""
 
-    def __init__(self, env_id: str) -> None:
+    def __init__(self, env_id: str, env: Any = None) -> None:
         import gymnax
 
-        self._env, self._params = gymnax.make(env_id)
+        self._env, self._params = gymnax.make(env_id) if env is None else (env, env.default_params)
         observation_space = self._env.observation_space(self._params)
         # A discrete observation is a state's number: the network gets it one-hot.
         self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0
@@ -54,6 +54,12 @@ class GymnaxEnvironment:
         if self._one_hot:
             return jax.nn.one_hot(obs, self._one_hot)
         return jnp.asarray(obs, bool if self.obs_dtype == "bool" else jnp.result_type(float))
+
+
+def is_gymnax(env: object) -> bool:
+    from gymnax.environments.environment import Environment
+
+    return isinstance(env, Environment)
 
 
 def gymnax_ids() -> list[str]:

@@ -12,6 +12,7 @@ import importlib
 import json
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import gymnasium
 
@@ -29,6 +30,7 @@ IN_GYMNAX_TOO = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarCont
 Constructor = Callable[..., gymnasium.Env]
 _JAX: dict[str, Environment] = {}
 _CONSTRUCTORS: dict[str, Constructor] = {}
+_GIVEN: dict[str, object] = {}  # to `register_env`
 
 
 def environment_of(config: Config) -> AnyEnvironment:
@@ -52,32 +54,57 @@ def host_environment_of(config: Config) -> HostEnvironment | None:
 def register_env(name: str, env: Environment | gymnasium.Env | Constructor) -> str:
     """Let `name` stand for an environment of one's own, wherever an id is asked for in this process; returns the name.
 
-    `env` is written in JAX (`isobatch.JaxEnvironment`), an object of Gymnasium, of which copies are made, or a function
-    that makes one, with `env_kwargs` as its arguments. A run directory keeps the name alone: whoever loads it registers
-    the same environment first.
+    Args:
+        name: a word without / and :, which name a backend or a module. It is what `config.yaml` keeps: whoever resumes
+            or loads a run registers the same environment first.
+        env: an object of a class derived from `JaxEnvironment`, or of gymnax; an object of Gymnasium, of which copies
+            are made; or a function or class that makes one of Gymnasium, with `env_kwargs` as its arguments.
+
+    Returns:
+        The name, for `Config.replace(env=...)` and `preset(algo, env)`.
+
+    Example:
+        >>> import gymnasium, isobatch as ib
+        >>> name = ib.register_env("ShortCartPole", lambda: gymnasium.make("CartPole-v1", max_episode_steps=50))
+        >>> ib.preset("ppo", name).env
+        'ShortCartPole'
     """
     if not name or "/" in name or ":" in name:
         raise UsageError(f"name={name!r} does not fit: use a word without / and :, which name a backend or a module.")
     if isinstance(env, gymnasium.Env):
-        constructor = _copies(env)
+        _CONSTRUCTORS[name] = _copies(env)
         _JAX.pop(name, None)
-        _CONSTRUCTORS[name] = constructor
-    elif all(callable(getattr(env, method, None)) for method in ("reset", "step")):
-        from isobatch.envs.checks import check_jax_env
-
-        check_jax_env(name, env)
+    elif isinstance(env, type) and not issubclass(env, gymnasium.Env):
+        raise UsageError(f"env={env.__name__} is a class: use an object of it, {env.__name__}().")
+    elif not isinstance(env, type) and hasattr(env, "reset") and hasattr(env, "step"):
+        _JAX[name] = _checked(name, env)
         _CONSTRUCTORS.pop(name, None)
-        _JAX[name] = env  # type: ignore[assignment]  # checked just now
     elif callable(env):
-        _JAX.pop(name, None)
         _CONSTRUCTORS[name] = env
+        _JAX.pop(name, None)
     else:
         raise UsageError(
-            f"env={env!r} is no environment: use one written in JAX (reset, step, obs_shape, action_space, max_steps), "
-            "a gymnasium.Env, or a function that makes one."
+            f"env={env!r} is no environment: use an object of isobatch.JaxEnvironment, a gymnasium.Env, or a function "
+            "that makes one; an id goes into the config."
         )
+    _GIVEN[name] = env
     make_env.cache_clear()
     return name
+
+
+def registered_env(name: str) -> object | None:
+    """What was given to `register_env`."""
+    return _GIVEN.get(name)
+
+
+def _checked(name: str, env: Any) -> Environment:
+    """An environment written in JAX, after a look at what it does."""
+    from isobatch.envs.checks import check_jax_env
+    from isobatch.envs.gymnax_backend import GymnaxEnvironment, is_gymnax
+
+    wrapped = GymnaxEnvironment(name, env) if is_gymnax(env) else env
+    check_jax_env(name, wrapped)
+    return wrapped
 
 
 def _copies(env: gymnasium.Env) -> Constructor:
@@ -182,8 +209,8 @@ def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment
         )
     elif name not in gymnasium.registry:
         known = host_ids() if name != env_id else [*env_ids(), *gymnasium_ids(), *host_ids()]
-        close = near_matches(env_id, known)
-        raise UsageError(f"env={env_id!r} is unknown{close or '; `isobatch envs` lists the ids.'}")
+        close = near_matches(env_id, known) or "; `isobatch envs` lists the ids."
+        raise UsageError(f"env={env_id!r} is unknown{close} (One of your own: isobatch.register_env it first.)")
     return GymnasiumEnvironment(name, settings)
 
 

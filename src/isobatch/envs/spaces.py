@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of n actions, 0 .. n-1."""
+    """One of n actions, 0 .. n-1.
+
+    Example:
+        >>> import isobatch as ib
+        >>> print(ib.Discrete(3))
+        3 actions
+    """
 
     n: int
 
@@ -17,7 +23,13 @@ class Discrete:
 
 @dataclass(frozen=True)
 class MultiDiscrete:
-    """Several choices at once, the i-th among sizes[i]."""
+    """Several choices at once, the i-th among sizes[i].
+
+    Example:
+        >>> import isobatch as ib
+        >>> print(ib.MultiDiscrete((2, 3)))
+        2 choices among 2, 3
+    """
 
     sizes: tuple[int, ...]
 
@@ -27,7 +39,13 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class MultiBinary:
-    """n switches, each on or off."""
+    """n switches, each on or off.
+
+    Example:
+        >>> import isobatch as ib
+        >>> print(ib.MultiBinary(4))
+        4 switches
+    """
 
     n: int
 
@@ -40,6 +58,11 @@ class Box:
     """Real vectors between bounds; sampled actions are clipped to them on their way to the environment.
 
     Rescaled, what is sampled is clipped to [-1, 1] and stretched to the bounds.
+
+    Example:
+        >>> import isobatch as ib
+        >>> print(ib.Box((2,), low=(-1.0, -1.0), high=(1.0, 1.0)))
+        2 numbers in [-1, 1]
     """
 
     shape: tuple[int, ...]

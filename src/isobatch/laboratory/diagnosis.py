@@ -5,6 +5,7 @@ A diagnosis that was interrupted goes on where it stopped, and one that is repea
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
+from isobatch.formatting import html_list, html_table
 from isobatch.laboratory.host_source import HostSource
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.options import LabOptions
@@ -32,9 +34,10 @@ from isobatch.training.loading import LoadedRun, checkpoint_numbers, load_run
 Watch = Callable[[str, float], None]  # of what is measured, and of the part of everything that is done
 Say = Callable[[str], None]
 S = TypeVar("S")
+STANDARD_OPTIONS = LabOptions()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """What was measured of the policy of one checkpoint."""
 
@@ -54,6 +57,17 @@ class Diagnosis:
     def tables(self) -> list[TextTable]:
         return [table for section in self.sections.values() for table in section.tables()]
 
+    @property
+    def _heading(self) -> str:
+        return f"{self.title} after {self.env_steps:,} steps"
+
+    def __repr__(self) -> str:
+        return "\n".join([self._heading, *(f"- {sentence}" for sentence in self.sentences())])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(html_table(table.title, table.columns, table.rows) for table in self.tables())
+        return f"<p><b>{html.escape(self._heading)}</b></p>{html_list(self.sentences())}{tables}"
+
     def draw(self, folder: Path) -> list[Path]:
         """One picture for each section, into `folder`."""
         paths = []
@@ -69,21 +83,48 @@ class Diagnosis:
 
 
 def diagnose(
-    run_dir: Path,
-    options: LabOptions,
+    run_dir: str | Path,
+    options: LabOptions = STANDARD_OPTIONS,
     checkpoints: str = "newest",
     policy_seed: int | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     changes: Mapping[str, Any] = MappingProxyType({}),
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
 ) -> list[Diagnosis]:
-    """One diagnosis for each checkpoint; `changes` are made to the run's settings.
+    """Measure how noisy, biased and correlated the policy gradient of a run is: what `isobatch diagnose` does.
 
-    A section that this run cannot have is left out, with a sentence that says why, unless it was asked for by name.
+    Of a batch of N x T samples with gradients g_it, Var(G_B) is the mean squared distance of their mean from its
+    expectation; `isobatch.gradients` has the formulas. The critical batch size is tr(S) / |G|^2 of McCandlish et al.
+    (2018), https://arxiv.org/abs/1812.06162. A section that this run cannot have is left out, with a sentence that says
+    why, unless it was asked for by name.
+
+    Args:
+        run_dir: directory of a run.
+        options: what to measure, and how well.
+        checkpoints: newest, best, all, or iterations separated by commas.
+        policy_seed: one of the seeds of the run, by default the first.
+        out: where results are kept, by default `diagnosis` in the run directory; what is there is not measured again.
+        changes: settings of the run that are other while it is measured.
+        watch: is told what is measured and the part of everything that is done.
+        say: gets sentences meant for a person.
+        env_timeout: seconds that a step of an environment outside JAX may take.
+
+    Returns:
+        One diagnosis for each checkpoint.
+
+    Example:
+        >>> import isobatch as ib, tempfile
+        >>> run_dir = tempfile.mkdtemp() + "/run"
+        >>> config = ib.preset("ppo", "Probe-Action", num_envs=4, num_steps=8, hidden_sizes=(8,), total_timesteps=64)
+        >>> result = ib.train(config, run_dir=run_dir)
+        >>> diagnosis, = ib.diagnose(run_dir, ib.LabOptions(sections="cosines"))
+        >>> list(diagnosis.sections), diagnosis.env_steps
+        (['cosines'], 64)
     """
-    out = out or run_dir / "diagnosis"
+    run_dir = Path(run_dir)
+    out = run_dir / "diagnosis" if out is None else Path(out)
     wanted = checkpoint_numbers(run_dir, checkpoints)
     diagnoses = []
     name, reached = "", 0.0

@@ -18,7 +18,7 @@ from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState
-from isobatch.networks.actor_critic import Policy
+from isobatch.networks.actor_critic import Policy, require_standard
 from isobatch.settings.config import Config
 
 LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
@@ -39,7 +39,7 @@ class Subject:
 
     @property
     def policy(self) -> Policy:
-        return self.state.networks.policy
+        return require_standard(self.state.networks, "a diagnosis").policy
 
     @property
     def own_geometry(self) -> tuple[int, int]:

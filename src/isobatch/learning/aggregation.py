@@ -28,7 +28,24 @@ def sample_weights(
 ) -> Float[Array, "*B"]:
     """Weights whose mean with the losses is the aggregation over the samples in use; 0 for the others.
 
-    `lengths` holds T_i of the trajectory that a sample belongs to.
+    With N trajectories of T_i steps and S = sum T_i: 1, S/N, S/(N T_i) or S/(N H); the table above has the losses that
+    result. Liu et al. 2025, https://arxiv.org/abs/2503.20783, compare `trajectory-mean` with `constant` for language
+    models.
+
+    Args:
+        kind: timestep, trajectory, trajectory-mean or constant.
+        lengths: T_i of the trajectory that a sample belongs to [*B].
+        used: which samples count [*B].
+        horizon: H of `constant`, a number.
+
+    Returns:
+        Weights [*B] for `aggregate`.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> lengths = jnp.array([1.0, 3.0, 3.0, 3.0])  # two trajectories
+        >>> ib.sample_weights("trajectory", lengths, jnp.ones(4, bool), horizon=1.0).tolist()
+        [2.0, 2.0, 2.0, 2.0]
     """
     present = used.astype(lengths.dtype)
     trajectories = jnp.sum(present / lengths)  # each one adds T_i times 1/T_i
@@ -45,4 +62,18 @@ def sample_weights(
 
 
 def aggregate(losses: Float[Array, "*B"], weights: Float[Array, "*B"]) -> Float[Array, ""]:
+    """(1/|B|) sum_b w_b L_b: the one number whose gradient is followed.
+
+    Args:
+        losses: per-sample losses [*B].
+        weights: those of `sample_weights` [*B].
+
+    Returns:
+        A number.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> float(ib.aggregate(jnp.array([1.0, 3.0]), jnp.ones(2)))
+        2.0
+    """
     return jnp.mean(weights * losses)

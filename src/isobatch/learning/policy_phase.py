@@ -19,7 +19,7 @@ from isobatch.learning.aggregation import aggregate, sample_weights
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.state import Learner
-from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.segment import Segment, complete_episodes
@@ -49,7 +49,7 @@ class Batch(eqx.Module):
 def prepare(
     config: Config,
     segment: Segment,
-    recent: Policy,
+    recent: PolicyFunction,
     reward_scale: RewardScale | None,
     advantage_moments: Moments,
     hypers: Hypers,
@@ -189,7 +189,7 @@ def gradient_step(
 
 
 def total_loss(
-    config: Config, part: Part, batch: Batch, networks: ActorCritic, averaged: Policy | None, hypers: Hypers
+    config: Config, part: Part, batch: Batch, networks: Networks, averaged: PolicyFunction | None, hypers: Hypers
 ) -> tuple[Float[Array, ""], Metrics]:
     """Policy loss + vf_coef x value loss - ent_coef x entropy, or one part of it, and this minibatch's metrics."""
     current, value = networks(batch.obs)
@@ -214,7 +214,7 @@ def total_loss(
 
 
 def policy_loss(
-    config: Config, batch: Batch, current: Distribution, averaged: Policy | None, hypers: Hypers
+    config: Config, batch: Batch, current: Distribution, averaged: PolicyFunction | None, hypers: Hypers
 ) -> tuple[Float[Array, "B"], Metrics]:
     """The objective of `config`, per sample, with its importance policy and its proximal policy."""
     log_prob = current.log_prob(batch.action)

@@ -13,7 +13,15 @@ from jaxtyping import Array, Float
 class Ewma(eqx.Module):
     """The debiased average theta_prox = sum_i beta^(n-i) theta_i / sum_i beta^(n-i) over gradient steps i.
 
-    `optax.ema` debiases towards zero and `optax.incremental_update` not at all: neither is this average.
+    Hilton, Cobbe & Schulman 2021, section 4 and appendix A, https://arxiv.org/abs/2110.00641. `optax.ema` debiases
+    towards zero and `optax.incremental_update` not at all: neither is this average. `params` is any pytree of arrays;
+    its center of mass lies 1/(1 - beta) - 1 gradient steps back, once there were many.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> average = ib.Ewma.start(jnp.array(0.0)).update(jnp.array(3.0), beta=0.5)
+        >>> float(average.params), float(average.weight)
+        (2.0, 1.5)
     """
 
     params: Any

@@ -14,7 +14,7 @@ from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.proximal import Ewma
-from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.actor_critic import Networks, require_standard
 from isobatch.networks.initialization import make_networks
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.host_rollout import host_carry
@@ -22,6 +22,7 @@ from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.rollouts.staleness import empty_queue, has_fillers, seen_dtype
 from isobatch.settings.config import Config, Hypers
+from isobatch.settings.schedules import schedule_of
 
 jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
 
@@ -29,7 +30,7 @@ jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hyp
 class Learner(eqx.Module):
     """What a gradient step changes."""
 
-    networks: ActorCritic
+    networks: Networks
     optimizer: Any
     value_optimizer: Any  # None unless the value function has epochs of its own
     aux_optimizer: Any  # None unless there is an auxiliary phase
@@ -69,7 +70,7 @@ class TrainState(eqx.Module):
     iteration: Int[Array, ""]
 
     @property
-    def networks(self) -> ActorCritic:
+    def networks(self) -> Networks:
         return self.learning.learner.networks
 
 
@@ -86,6 +87,8 @@ def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
             f"{env.max_steps} steps: use at least that, better twice as much, or complete_episodes=False."
         )
     networks = make_networks(config, env.obs_shape, env.action_space, seed)
+    if config.policy_iterations_per_phase:
+        require_standard(networks, f"an auxiliary phase ({config.algo})")
     key, env_key = jax.random.split(jax.random.key(seed))
     optimizer = make_optimizer(config, config.hypers).init(networks)
     learner = Learner(
@@ -130,6 +133,8 @@ def empty_phase(config: Config, env: AnyEnvironment) -> Phase:
 
 
 def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Float[Array, ""]:
-    """The step size during an iteration: constant, or falling linearly from its start to almost zero."""
-    fraction = 1 - iteration / config.num_iterations if config.lr_schedule == "linear" else 1.0
-    return jnp.asarray(hypers.learning_rate * fraction)
+    """The step size during an iteration: its start times a function of the progress of the run."""
+    rate = jnp.asarray(hypers.learning_rate * schedule_of(config.lr_schedule)(iteration / config.num_iterations))
+    if rate.shape:
+        raise UsageError(f"lr_schedule={config.lr_schedule!r} gives an array of shape {rate.shape}: use one number.")
+    return rate

@@ -20,7 +20,13 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class Categorical(eqx.Module):
-    """Probabilities softmax(logits) over actions 0 .. A-1."""
+    """Probabilities softmax(logits) over actions 0 .. A-1; logits [*B, A].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> int(ib.Categorical(jnp.array([0.0, 2.0])).mode())
+        1
+    """
 
     logits: Float[Array, "*B A"]
 
@@ -47,7 +53,13 @@ class Categorical(eqx.Module):
 
 
 class DiagonalGaussian(eqx.Module):
-    """Independent normal distributions, one per action dimension."""
+    """Independent normal distributions, one per action dimension; mean and log_std [*B, D].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> ib.DiagonalGaussian(mean=jnp.array([0.5, -0.5]), log_std=jnp.zeros(2)).mode().tolist()
+        [0.5, -0.5]
+    """
 
     mean: Float[Array, "*B D"]
     log_std: Float[Array, "*B D"]
@@ -73,7 +85,13 @@ class DiagonalGaussian(eqx.Module):
 
 
 class MultiCategorical(eqx.Module):
-    """Independent choices, the i-th among sizes[i]; their logits stand side by side."""
+    """Independent choices, the i-th among sizes[i]; their logits [*B, sum of sizes] stand side by side.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> ib.MultiCategorical(jnp.array([0.0, 1.0, 5.0, 0.0, 0.0]), sizes=(2, 3)).mode().tolist()
+        [1, 0]
+    """
 
     logits: Float[Array, "*B A"]
     sizes: tuple[int, ...] = eqx.field(static=True)
@@ -102,7 +120,13 @@ class MultiCategorical(eqx.Module):
 
 
 class Bernoulli(eqx.Module):
-    """Independent switches, on with probability sigmoid(logits)."""
+    """Independent switches, on with probability sigmoid(logits); logits [*B, D].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> ib.Bernoulli(jnp.array([-1.0, 1.0])).mode().tolist()
+        [0, 1]
+    """
 
     logits: Float[Array, "*B D"]
 

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array
 
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space, distribution_size
-from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.actor_critic import ActorCritic, Networks, Policy
 from isobatch.networks.layers import Conv, Dense
+from isobatch.networks.own_networks import STANDARD, make_own_networks
 from isobatch.networks.torso import STAGE_CONVS, Torso, channels_first, encoder_for
 from isobatch.settings.config import Config, Encoder
 
@@ -27,8 +28,33 @@ KERNEL_SIZE = 3
 NATURE_CONVS = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
 
 
-def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:
-    """Freshly initialized networks; the same seed gives the same bits."""
+def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> Networks:
+    """Freshly initialized networks, of this package or registered; the same seed gives the same bits."""
+    if config.networks == STANDARD:
+        return make_actor_critic(config, obs_shape, action_space, seed)
+    return make_own_networks(config, obs_shape, action_space, seed)
+
+
+def make_actor_critic(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:
+    """The networks of this package, freshly initialized: orthogonal matrices (Saxe et al. 2014), biases of zero.
+
+    https://arxiv.org/abs/1312.6120
+
+    Args:
+        config: arrangement, encoder, hidden_sizes, channels and activation.
+        obs_shape: of one observation.
+        action_space: `Discrete`, `MultiDiscrete`, `MultiBinary` or `Box`.
+        seed: the same seed gives the same bits.
+
+    Returns:
+        `Networks` with a policy and a value function.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> networks = ib.make_actor_critic(ib.preset("ppo", "CartPole-v1"), (4,), ib.Discrete(2), seed=0)
+        >>> networks.value(jnp.zeros((5, 4))).shape
+        (5,)
+    """
     rng = np.random.default_rng([seed, 0x150BA7C4])
     torso = _torso(rng, config, obs_shape)
     features = torso.denses[-1].bias.size

@@ -15,7 +15,18 @@ class Moments(eqx.Module):
 
     After batches of n_i samples: weight = sum_i decay^(k-i) n_i; mean and variance are those of all samples so
     weighted. decay 1 remembers everything, 0 only the newest batch. Kept as mean and variance, not as the
-    reference code's raw sums: those cancel in float32.
+    reference code's raw sums: those cancel in float32. Of advantages, with a decay, they are what
+    batch-size-invariant normalization needs (Hilton, Cobbe & Schulman 2021, section 4,
+    https://arxiv.org/abs/2110.00641).
+
+    `Moments.empty(shape)` has seen nothing; `update(sample [*B, *shape], decay, used [*B])` gives new moments, and
+    `normalize(sample, eps)` is (sample - mean) / (standard deviation + eps).
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> moments = ib.Moments.empty().update(jnp.array([1.0, 3.0])).update(jnp.array([5.0, 7.0]), decay=1.0)
+        >>> float(moments.mean), float(moments.variance), float(moments.weight)
+        (4.0, 5.0, 4.0)
     """
 
     mean: Float[Array, "*S"]

@@ -1,138 +1,30 @@
-"""A trained policy for other people's loops: NumPy observations in, NumPy actions out.
-
-`predict` has the signature of Stable-Baselines3, so an agent can stand wherever one of its models is only asked to
-act, for example in its `evaluate_policy`.
-"""
+"""The agent of a run directory."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Key
-
-from isobatch.envs.host_interface import HostEnvironment
-from isobatch.envs.host_spaces import batched
-from isobatch.envs.interface import Environment
-from isobatch.envs.registry import environment_of
-from isobatch.envs.spaces import Box
-from isobatch.errors import UsageError
-from isobatch.networks.actor_critic import ActorCritic
-from isobatch.networks.moments import Moments
-from isobatch.rollouts.segment import clip_to_bounds, preprocessor
-from isobatch.settings.config import Config
-from isobatch.training.loading import LoadedRun, load_run
-
-
-@dataclasses.dataclass(frozen=True)
-class Learned:
-    """What training left of one seed."""
-
-    config: Config
-    seed: int  # that it was trained with
-    iteration: int
-    networks: ActorCritic
-    obs_moments: Moments | None
-    reward_std: float | None  # that rewards were divided by
-
-
-class Agent:
-    """Acts as the policy does in training: observations normalized, real-valued actions clipped to their bounds."""
-
-    def __init__(self, learned: Learned, seed: int = 0) -> None:
-        self.learned = learned
-        self.env = environment_of(learned.config)
-        self._policy = (learned.networks.policy, learned.obs_moments)
-        self.set_random_seed(seed)
-
-        def act(policy: Any, obs: Array, key: Key[Array, ""], count: Array, deterministic: bool) -> Array:
-            network, moments = policy
-            distribution = network(preprocessor(moments, learned.config.hypers.obs_clip)(obs))
-            action = distribution.mode() if deterministic else distribution.sample(jax.random.fold_in(key, count))
-            return clip_to_bounds(action, self.env)
-
-        self._act = jax.jit(act, static_argnums=4)
-
-    def set_random_seed(self, seed: int) -> None:
-        """Sampled actions begin anew: the same seed and observations give the same actions."""
-        self._key, self._calls = jax.random.key(seed), 0
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, Any]:
-        """Actions for one observation or a batch of them, and `state` as it came: the policy has no memory.
-
-        Sampled, or with `deterministic` the most likely one. Compiled on the first call for each size of batch.
-        """
-        obs = checked_observations(self.env, flat_observations(self.env, observation))
-        single = obs.ndim == len(self.env.obs_shape)
-        batch = obs[None] if single else obs
-        found = np.asarray(self._act(self._policy, batch, self._key, np.uint32(self._calls), bool(deterministic)))
-        self._calls += 1
-        if isinstance(self.env, HostEnvironment):
-            actions = self.env.actions.convert(found)
-        else:
-            actions = found if isinstance(self.env.action_space, Box) else found.astype(np.int64)
-        return (actions[0, ...] if single else actions), state
-
-
-def flat_observations(env: Environment | HostEnvironment, observation: Any) -> Any:
-    """What an environment outside JAX shows, as one array: it may be a number, a dictionary or a tuple."""
-    if not isinstance(env, HostEnvironment) or env.observations.is_box:
-        return observation
-    try:
-        single = env.observations.is_single(observation)
-        flat = env.observations.convert(batched(observation) if single else observation)
-    except (LookupError, TypeError, ValueError):
-        raise UsageError(f"observation does not fit: use one of {env.observations.space}, or a batch.") from None
-    return flat[0] if single else flat
-
-
-def checked_observations(env: Environment | HostEnvironment, observation: Any) -> np.ndarray:
-    """One observation or a batch of them, as the environment stores them; or a sentence about what is wrong."""
-    obs, shape = np.asarray(observation), env.obs_shape
-    if obs.shape != shape and obs.shape[1:] != shape:
-        batch = ", ".join(map(str, ("n", *shape)))
-        raise UsageError(f"observation of shape {obs.shape} does not fit: use {shape}, or a batch ({batch}).")
-    if obs.dtype.kind not in "biuf":
-        raise UsageError(f"observation of dtype {obs.dtype} is not numeric: use {env.obs_dtype}.")
-    if env.obs_dtype != "float32":  # small types hold everything, so what they cannot hold is a mistake
-        small = obs.astype(env.obs_dtype)
-        if not np.array_equal(small, obs):
-            raise UsageError(
-                f"observation of dtype {obs.dtype} has values that are no {env.obs_dtype}: use {env.obs_dtype}."
-            )
-        return small
-    if not np.isfinite(obs).all():
-        raise UsageError("observation has values that are not finite: use numbers.")
-    return obs.astype(np.float32)
-
-
-def learned_of(run: LoadedRun, policy_seed: int | None = None) -> Learned:
-    """The policy of one seed, by default the first."""
-    seed = run.seeds[0] if policy_seed is None else policy_seed
-    if seed not in run.seeds:
-        raise UsageError(f"policy_seed={seed} is not in this run: use {' or '.join(map(str, run.seeds))}.")
-    place = run.seeds.index(seed)
-    state = jax.tree.map(lambda leaf: leaf[place], run.states)
-    scale = state.learning.reward_scale
-    return Learned(
-        config=run.config,
-        seed=seed,
-        iteration=run.iteration,
-        networks=state.networks,
-        obs_moments=state.obs_moments,
-        reward_std=None if scale is None else 1 / scale.apply(jnp.ones((1, 1)), jnp.inf).item(),
-    )
+from isobatch.training.agent import Agent, learned_of
+from isobatch.training.loading import load_run
 
 
 def load_agent(run_dir: str | Path, checkpoint: str | int = "newest", policy_seed: int | None = None) -> Agent:
     """The agent that a run trained.
 
-    `checkpoint` is newest, best or an iteration; `policy_seed` one of the seeds of the run, by default the first.
+    Args:
+        run_dir: directory of the run.
+        checkpoint: newest, best or an iteration.
+        policy_seed: one of the seeds of the run, by default the first.
+
+    Returns:
+        An agent, whose `predict` maps observations to actions.
+
+    Example:
+        >>> import isobatch as ib, tempfile
+        >>> run_dir = tempfile.mkdtemp() + "/run"
+        >>> config = ib.preset("ppo", "Probe-Action", num_envs=4, num_steps=8, total_timesteps=64)
+        >>> result = ib.train(config, run_dir=run_dir)
+        >>> ib.load_agent(run_dir, checkpoint="best").learned.seed
+        0
     """
     return Agent(learned_of(load_run(Path(run_dir), str(checkpoint)), policy_seed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import as_played, environment_of
 from isobatch.errors import RunError, UsageError
-from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import Networks
+from isobatch.networks.moments import Moments
 from isobatch.rollouts.collector import Actor
 from isobatch.rollouts.host_rollout import PolicyOutput
 from isobatch.rollouts.packing import Packing, packed
@@ -26,6 +27,21 @@ from isobatch.settings.options import LONGEST_EPISODE, Options
 
 LANES = 16  # environments outside JAX that play at a time, for each seed
 STEPS_PER_CALL = 32  # of these; what is played beyond the last episode is thrown away
+
+
+@runtime_checkable
+class Policies(Protocol):
+    """Policies of several seeds, stacked: a `TrainState`, or `StackedPolicies`."""
+
+    @property
+    def networks(self) -> Networks: ...
+    @property
+    def obs_moments(self) -> Moments | None: ...
+
+
+class StackedPolicies(NamedTuple):
+    networks: Networks
+    obs_moments: Moments | None
 
 
 class Played(NamedTuple):
@@ -54,7 +70,7 @@ def gap(trained: Played, others: Played) -> dict[str, np.ndarray]:
 
 def evaluate(
     config: Config,
-    states: TrainState,
+    states: Policies,
     episodes: int,
     deterministic: bool,
     seed: int,
@@ -71,7 +87,7 @@ def evaluate(
         return play_outside(env, config, states, episodes, deterministic, seed, env_timeout, longest)
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
-    returns, lengths = play(states)
+    returns, lengths = play(StackedPolicies(states.networks, states.obs_moments))
     played = Played(np.asarray(returns), np.asarray(lengths))
     if not np.isfinite(played.returns).all():
         raise RunError(f"an environment ({config.env}) gave a reward that is not a finite number, in the evaluation.")
@@ -99,7 +115,7 @@ def held_out(config: Config) -> Config:
 def play_outside(
     env: HostEnvironment,
     config: Config,
-    states: TrainState,
+    states: Policies,
     episodes: int,
     deterministic: bool,
     seed: int,
@@ -110,7 +126,7 @@ def play_outside(
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
     """
-    seeds, lanes = states.iteration.shape[0], min(episodes, LANES)
+    seeds, lanes = jax.tree.leaves(states.networks)[0].shape[0], min(episodes, LANES)
     shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
     returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)
     total, length = np.zeros((seeds, lanes)), np.zeros((seeds, lanes), np.int32)
@@ -135,9 +151,7 @@ def play_outside(
     return Played(returns, lengths)
 
 
-def evaluation_actor(
-    env: HostEnvironment, config: Config, states: TrainState, lanes: int, deterministic: bool
-) -> Actor:
+def evaluation_actor(env: HostEnvironment, config: Config, states: Policies, lanes: int, deterministic: bool) -> Actor:
     """All policies at once; nobody asks for the values of states."""
     clip = config.hypers.obs_clip
     policies = (states.networks, states.obs_moments)
@@ -163,7 +177,7 @@ def evaluation_actor(
 
 
 def play_episodes(
-    env: Environment, state: TrainState, obs_clip: float, episodes: int, deterministic: bool, key: Key[Array, ""]
+    env: Environment, state: Policies, obs_clip: float, episodes: int, deterministic: bool, key: Key[Array, ""]
 ) -> tuple[Array, Array]:
     """One policy: return and length of `episodes` episodes."""
     preprocess = preprocessor(state.obs_moments, obs_clip)

@@ -20,10 +20,11 @@ from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from isobatch.errors import UsageError
 from isobatch.files import write_file
+from isobatch.networks.actor_critic import require_standard
 from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
-from isobatch.policies.agent import Learned
 from isobatch.rollouts.segment import OBS_EPS
+from isobatch.training.agent import Learned
 from isobatch.training.run_directory import versions
 
 FORMATS = ("npz", "safetensors")
@@ -62,7 +63,8 @@ FLATTENED = (
 
 def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Tensors by name, and the description of what they are for."""
-    config, networks, policy = learned.config, learned.networks, learned.networks.policy
+    config, networks = learned.config, require_standard(learned.networks, "an export")
+    policy = networks.policy
     env = environment_of(config)
     tensors: dict[str, np.ndarray] = {}
     see = seeing(learned, env.obs_dtype, tensors)

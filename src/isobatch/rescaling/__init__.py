@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isobatch.errors import UsageError, near_matches
+from isobatch.formatting import html_list, html_table, plain_table
 from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.rules import RULES, Rule
 from isobatch.rescaling.targets import Target, resolve
@@ -35,7 +36,7 @@ class Change:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rescaled:
     """The answer of `rescale`."""
 
@@ -45,6 +46,22 @@ class Rescaled:
     after: Config
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def _title(self) -> str:
+        return f"{self.before.algo} on {self.before.env}, iteration batch / {self.factor:g}"
+
+    def _rows(self) -> list[list[str]]:
+        return [[c.name, _short(c.before), _short(c.after), c.rule] for c in self.changes]
+
+    def __repr__(self) -> str:
+        table = plain_table(["setting", "before", "after", "rule"], self._rows())
+        return "\n".join([self._title, table, *(f"caution: {warning}" for warning in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        rows = [[*row, change.reason] for row, change in zip(self._rows(), self.changes, strict=True)]
+        columns = ["setting", "before", "after", "rule", "reason"]
+        return html_table(self._title, columns, rows) + html_list(self.warnings)
 
     def to_json(self) -> dict[str, Any]:
         """{"factor", "before", "after", "changes": [{"name", "before", "after", "rule", "reason"}], "warnings"}."""
@@ -79,13 +96,29 @@ def rescale(
     without: Iterable[str] = (),
     critical_batch: float | None = None,
 ) -> Rescaled:
-    """`config` at another batch size.
+    """`config` at another batch size, the other hyperparameters changed so that training stays the same.
 
-    Give one target: `num_envs`, `num_steps` (N stays and T changes), both of these, `optimization_batch`, `devices`
-    (every device keeps its environments; `config.num_envs` counts those of all `devices_before` devices), or `factor`,
-    which divides the number of environments. `use` adds rules by name, in place of the defaults that set the same
-    field; `without` switches rules off. `critical_batch` is the optimization batch at which noise and signal of the
-    gradient are equal.
+    With c = iteration batch before / after: Adam's step size / sqrt(c), SGD's / c, beta_prox and the decay of advantage
+    moments such that their centers of mass stay put in environment steps (Hilton, Cobbe & Schulman 2021, sections 3
+    and 4, https://arxiv.org/abs/2110.00641). `docs/rescaling.md` has all rules.
+
+    Args:
+        config: the settings to start from.
+        num_envs, num_steps, optimization_batch, devices, factor: give one target: `num_envs`, `num_steps` (N stays and
+            T changes), both of these, `optimization_batch`, `devices` (every device keeps its environments;
+            `config.num_envs` counts those of all `devices_before` devices), or `factor`, which divides N.
+        use: rules by name, in place of the defaults that set the same field.
+        without: rules to switch off.
+        critical_batch: the optimization batch at which noise and signal of the gradient are equal.
+
+    Returns:
+        The config before and after, every change with its rule and reason, and warnings.
+
+    Example:
+        >>> import isobatch as ib
+        >>> rescaled = ib.rescale(ib.preset("ppo-ewma", "CartPole-v1", num_envs=32), num_envs=8)
+        >>> rescaled.factor, rescaled.after.num_envs
+        (4.0, 8)
     """
     target = Target(num_envs, num_steps, optimization_batch, devices, factor, devices_before)
     if critical_batch is not None and not 0 < critical_batch < math.inf:
@@ -174,3 +207,7 @@ def _target_reason(config: Config, target: Target) -> str:
         each = config.num_envs / target.devices_before
         return f"{target.devices} devices of {each:g} environments, {target.devices_before} before"
     return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space
-from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.actor_critic import Networks
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.collected import CollectedRollout
@@ -97,7 +97,7 @@ def action_dtype(space: Space) -> Any:
 
 def choose(
     env: HostEnvironment,
-    networks: ActorCritic,
+    networks: Networks,
     obs_moments: Moments | None,
     obs_clip: Float[Array, ""],
     key: UInt32[Array, "K"],
@@ -107,7 +107,7 @@ def choose(
     later, now = jax.random.split(jax.random.wrap_key_data(key))
     preprocess = preprocessor(obs_moments, obs_clip)
     value = None
-    if networks.value_torso is None:  # it comes for nothing
+    if networks.shares_layers:  # it comes for nothing
         behavior, value = networks(preprocess(obs))
     else:
         behavior = networks.policy(preprocess(obs))
@@ -116,16 +116,14 @@ def choose(
     return jax.random.key_data(later), PolicyOutput(action if sent is None else sent, action, behavior, value)
 
 
-def value(
-    networks: ActorCritic, obs_moments: Moments | None, obs_clip: Float[Array, ""], obs: Array
-) -> Float[Array, "N"]:
+def value(networks: Networks, obs_moments: Moments | None, obs_clip: Float[Array, ""], obs: Array) -> Float[Array, "N"]:
     return networks.value(preprocessor(obs_moments, obs_clip)(obs))
 
 
 def process(
     whole_episodes: bool,
     env: HostEnvironment,
-    networks: ActorCritic,
+    networks: Networks,
     obs_moments: Moments | None,
     obs_clip: Float[Array, ""],
     before: OpenEpisodes,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from isobatch.envs.interface import Environment, State, Step
-from isobatch.networks.actor_critic import ActorCritic, Policy
+from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.collected import CollectedRollout
@@ -38,7 +38,12 @@ def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array,
 
 
 def run_policy(
-    env: Environment, policy: Policy, carry: EnvCarry, preprocess: Preprocess, num_steps: int, key: Key[Array, ""]
+    env: Environment,
+    policy: PolicyFunction,
+    carry: EnvCarry,
+    preprocess: Preprocess,
+    num_steps: int,
+    key: Key[Array, ""],
 ) -> tuple[EnvCarry, CollectedRollout, EndedEpisodes, State]:
     """T steps of the policy in all environments, reset where an episode ended; and the states before these resets."""
     num_envs = carry.episodes.total.shape[0]
@@ -76,7 +81,7 @@ def run_policy(
 
 def collect(
     env: Environment,
-    networks: ActorCritic,
+    networks: Networks,
     carry: EnvCarry,
     obs_moments: Moments | None,
     obs_clip: Float[Array, ""] | float,

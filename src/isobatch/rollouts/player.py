@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from isobatch.envs.host_interface import HostEnvironment
-from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.actor_critic import Networks
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import Actor, Collector
@@ -110,7 +110,7 @@ class PolicyPlayer(Player):
         self,
         env: HostEnvironment,
         name: str,
-        networks: ActorCritic,
+        networks: Networks,
         obs_moments: Moments | None,
         obs_clip: float,
         shape: tuple[int, int],
@@ -132,7 +132,7 @@ class PolicyPlayer(Player):
 
 @partial(jax.jit, static_argnums=0)
 def _choose(
-    env: HostEnvironment, networks: ActorCritic, moments: Moments | None, clip: Array, keys: Array, obs: Array
+    env: HostEnvironment, networks: Networks, moments: Moments | None, clip: Array, keys: Array, obs: Array
 ) -> tuple[Array, Array]:
     """Of one seed, which has an axis of its own in front."""
     key, output = choose(env, networks, moments, clip, keys[0], obs[0])
@@ -140,14 +140,14 @@ def _choose(
 
 
 @jax.jit
-def _value(networks: ActorCritic, moments: Moments | None, clip: Array, obs: Array) -> Array:
+def _value(networks: Networks, moments: Moments | None, clip: Array, obs: Array) -> Array:
     return value(networks, moments, clip, obs[0])[None]
 
 
 @partial(jax.jit, static_argnums=0)
 def _segment(
     env: HostEnvironment,
-    networks: ActorCritic,
+    networks: Networks,
     moments: Moments | None,
     clip: Array,
     fills_in: Array,

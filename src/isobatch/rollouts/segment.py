@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isobatch.envs.host_interface import AnyEnvironment
 from isobatch.envs.spaces import Box
-from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.actor_critic import Networks
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.collected import CollectedRollout
@@ -97,7 +97,7 @@ class Segment(eqx.Module):
 
 def to_segment(
     rollout: CollectedRollout,
-    networks: ActorCritic,
+    networks: Networks,
     preprocess: Preprocess,
     time_limit: int,
     fills_in: Bool[Array, "N"] | None = None,
@@ -135,7 +135,7 @@ def to_segment(
     )
 
 
-def values_of(networks: ActorCritic, obs: Array) -> Float[Array, "T N"]:
+def values_of(networks: Networks, obs: Array) -> Float[Array, "T N"]:
     """Values of observations [T, N, ...] at once; of large images step by step, to bound the memory."""
     if obs[0].size * obs.shape[0] < NUMBERS_AT_ONCE:
         return networks.value(obs)
@@ -143,7 +143,7 @@ def values_of(networks: ActorCritic, obs: Array) -> Float[Array, "T N"]:
 
 
 def _value_cut_off(
-    networks: ActorCritic,
+    networks: Networks,
     preprocess: Preprocess,
     next_obs: Array,
     cut_off: Bool[Array, "T N"],

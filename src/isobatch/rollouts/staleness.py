@@ -13,18 +13,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from isobatch.envs.host_interface import AnyEnvironment
-from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.actor_critic import Networks
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
 
-def empty_queue(config: Config, env: AnyEnvironment, networks: ActorCritic) -> Segment:
+def empty_queue(config: Config, env: AnyEnvironment, networks: Networks) -> Segment:
     """Room for `staleness` rollouts."""
     shapes = segment_shapes(config, env, networks)
     return jax.tree.map(lambda leaf: jnp.zeros((config.staleness, *leaf.shape), leaf.dtype), shapes)
 
 
-def segment_shapes(config: Config, env: AnyEnvironment, networks: ActorCritic) -> Any:
+def segment_shapes(config: Config, env: AnyEnvironment, networks: Networks) -> Any:
     """A segment of shapes and types."""
 
     def one() -> Segment:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from isobatch.errors import UsageError
 from isobatch.settings.geometry import cuts_evenly, nearest_counts
+from isobatch.settings.schedules import check_schedule
 
 if TYPE_CHECKING:
     from isobatch.settings.config import Config
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 def check_combinations(config: Config) -> None:
     """Raise a UsageError unless the settings, each in its range, go together."""
+    check_schedule(config.lr_schedule)
     _check_sizes(config)
     _check_objective(config)
     _check_baseline(config)

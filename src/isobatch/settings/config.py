@@ -29,7 +29,6 @@ from isobatch.settings.choices import (
     Objective,
     OptimizerName,
     ProximalPolicy,
-    Schedule,
     Vectorization,
 )
 from isobatch.settings.fields import (
@@ -171,6 +170,7 @@ class Config:
     aggregation: Annotated[Aggregation, "How per-sample losses become one number."] = "timestep"
     clip_value_loss: Annotated[bool, "Clip the value loss around the behavior value."] = False
 
+    networks: Annotated[str, "standard: the ones below; or some given to `isobatch.register_networks`."] = "standard"
     arrangement: Annotated[
         Arrangement,
         "Policy and value networks: dual (separate), shared (one torso), detached (one that values do not train).",
@@ -185,7 +185,10 @@ class Config:
     activation: Annotated[Activation, "Non-linearity of the networks."] = "tanh"
 
     optimizer: Annotated[OptimizerName, "Optimizer."] = "adam"
-    lr_schedule: Annotated[Schedule, "linear: the learning rate falls to zero over the run."] = "constant"
+    lr_schedule: Annotated[
+        str,
+        "constant; linear: the learning rate falls to zero over the run; or one given to `isobatch.register_schedule`.",
+    ] = "constant"
 
     normalize_observations: Annotated[bool, "Scale observations by their running mean and standard deviation."] = False
     normalize_rewards: Annotated[

@@ -146,9 +146,22 @@ def bare_id(env: str) -> str:
 def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: Any) -> Config:
     """The settings for `algo` on `env`, with `overrides` by flat field name on top.
 
-    `algo` may also be the name of published settings (`published.PUBLISHED`), which bring their own environment unless
-    `env` names another one. `stale_objective` is one of the paper's three ways to treat stale data (figure 1): it sets
-    the importance policy and the proximal policy.
+    Args:
+        algo: ppo, ppo-ewma, ppg, ppg-ewma, a2c, reinforce, or the name of published settings (`docs/environments.md`),
+            which bring their own environment unless `env` names another one.
+        env: an id (`isobatch envs` lists them), or a name given to `register_env`.
+        stale_objective: one of the paper's three ways to treat stale data (figure 1 of https://arxiv.org/abs/2110.00641):
+            recent, decoupled or behavior. It sets the importance policy and the proximal policy.
+        overrides: any field of `Config` or `Hypers`.
+
+    Returns:
+        A checked `Config`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> config = ib.preset("ppo", "CartPole-v1", num_envs=16, learning_rate=1e-3)
+        >>> config.num_envs, config.hypers.learning_rate, config.geometry.iteration_batch
+        (16, 0.001, 2048)
     """
     if algo in PUBLISHED:
         named = PUBLISHED[algo]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.settings.config import Config
+from isobatch.studies.claims import study_of
 from isobatch.studies.grid import Cell, Grid, Study, check_scale
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.measurements import measure
@@ -20,19 +21,33 @@ Watch = Callable[[str, float], None]
 
 
 def run_study(
-    study: Study,
+    study: Study | str,
     scale: str,
-    out: Path,
+    out: str | Path,
     watch: Watch = lambda label, done: None,
 ) -> StudyDirectory:
-    """Train what is not finished yet. A kill loses at most the part in training.
+    """Train what is not finished yet of an experiment about a claim. A kill loses at most the part in training.
 
-    `watch` gets a label of the current work and the share of all work that is done.
+    Args:
+        study: its name (`study_names`).
+        scale: quick, laptop or paper.
+        out: directory of the study; one that was begun goes on.
+        watch: gets a label of the current work and the share of all work that is done.
+
+    Returns:
+        The directory, with `rows()`, one for each setting and seed, and `curves()`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.run_study("stalenes", scale="quick", out="runs/staleness")
+        Traceback (most recent call last):
+        isobatch.errors.UsageError: study 'stalenes' is unknown; did you mean staleness?
     """
+    study = study_of(study) if isinstance(study, str) else study
     check_scale(scale)
     grid = study.grid(scale)
     environment_of(grid.cells[0].config)  # says what is missing before anything is written
-    directory = StudyDirectory.begin(out, study.name, scale, grid)
+    directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
     parts = parts_of(grid)
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(scale) else 1)
     done = 0.0

@@ -21,6 +21,7 @@ from isobatch.envs.interface import Environment
 from isobatch.learning.iteration import iterate
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config, Hypers
+from isobatch.training.own_parts import OwnParts, own_parts
 from isobatch.training.program import (
     COMPILER_OPTIONS,
     EPISODES,
@@ -52,14 +53,14 @@ class CompiledProgram:
         """There is nothing to stop."""
 
 
-_PROGRAMS: dict[tuple[Config, int], CompiledProgram] = {}
+_PROGRAMS: dict[tuple[Config, OwnParts, int], CompiledProgram] = {}
 
 
 def compiled_program(
     config: Config, env: Environment, states: TrainState, hypers: Hypers, log_interval: int
 ) -> CompiledProgram:
     """The program of a config for so many seeds: compiled once, and kept for every run that shares it."""
-    key = (config.static, states.iteration.shape[0])
+    key = (config.static, own_parts(config), states.iteration.shape[0])
     if key not in _PROGRAMS:
         _PROGRAMS[key] = compile_program(config.static, env, states, hypers)
     return dataclasses.replace(_PROGRAMS[key], log_interval=log_interval)

@@ -14,6 +14,7 @@ from isobatch.errors import UsageError
 from isobatch.training.metrics import RETURN, Table
 
 POINTS = 200  # places along the x-axis at which curves are compared
+WIDTH, HEIGHT, LEFT, BOTTOM = 480, 180, 56, 22  # of an SVG, in pixels, and the room for the numbers at its axes
 
 
 def learning_curves(
@@ -99,3 +100,31 @@ def seed_curves(
         with np.errstate(invalid="ignore"):
             curves.append((sums[end] - sums[begin]) / np.where(end > begin, end - begin, np.nan))
     return x, np.array(curves)
+
+
+def curve_svg(table: Table) -> str:
+    """Return against environment steps, one line for each seed; empty where no episode has ended."""
+    if not table or np.all(np.isnan(table[RETURN])):
+        return ""
+    steps, curves = seed_curves(table, RETURN, window=0.02)
+    low, high = float(np.nanmin(curves)), float(np.nanmax(curves))
+    x = LEFT + (WIDTH - LEFT) * steps / steps[-1]
+    y = (HEIGHT - BOTTOM) * (1 - (curves - low) / ((high - low) or 1))
+    lines = "".join(
+        f'<polyline fill="none" stroke="{COLORS[i % len(COLORS)]}" stroke-width="1.5" points="{_points(x, each)}"/>'
+        for i, each in enumerate(y)
+    )
+    return (
+        f'<svg width="{WIDTH + 10}" height="{HEIGHT + 8}" viewBox="-2 -4 {WIDTH + 12} {HEIGHT + 12}" '
+        'font-family="sans-serif" font-size="11" fill="currentColor">'
+        f'<path d="M{LEFT} 0V{HEIGHT - BOTTOM}H{WIDTH}" fill="none" stroke="currentColor" opacity="0.4"/>{lines}'
+        f'<text x="{LEFT - 4}" y="10" text-anchor="end">{high:,.4g}</text>'
+        f'<text x="{LEFT - 4}" y="{HEIGHT - BOTTOM}" text-anchor="end">{low:,.4g}</text>'
+        f'<text x="{WIDTH}" y="{HEIGHT - 4}" text-anchor="end">{steps[-1]:,.0f} environment steps</text>'
+        f'<text x="{LEFT}" y="{HEIGHT - 4}">episodic return</text></svg>'
+    )
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> str:
+    shown = ~np.isnan(y)
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x[shown], y[shown], strict=True))

@@ -23,6 +23,7 @@ from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.parsing import JsonMapping
+from isobatch.training.own_parts import learning_parts
 from isobatch.training.program import COMPILER_OPTIONS, EPISODES, all_finite, metric_vector
 
 
@@ -141,7 +142,7 @@ def functions_for(config: Config, env: HostEnvironment, states: TrainState, hype
     """Compiled once for environments that look alike, whatever they are called."""
     nameless = dataclasses.replace(config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync")
     looks = (env.obs_shape, env.obs_dtype, env.action_space, env.max_steps, env.autoreset, env.in_parallel)
-    key = (nameless, looks, states.iteration.shape[0])
+    key = (nameless, learning_parts(config), looks, states.iteration.shape[0])
     if key not in _COMPILED:
         _COMPILED[key] = CompiledFunctions(config.static, env, states, hypers)
     return _COMPILED[key]

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from isobatch.formatting import html_table, number, plain_table
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.training.agent import Agent, learned_of
+from isobatch.training.curves import curve_svg
 from isobatch.training.metrics import RETURN, Table, final_returns
 
 
@@ -33,9 +36,22 @@ class Progress:
         return float(np.mean(list(newest.values()))) if newest else float("nan")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Result:
-    """A finished run, or one that was interrupted."""
+    """A finished run, or one that was interrupted.
+
+    `metrics` maps the name of each column of `metrics.csv` to an array with one value for each line and seed.
+
+    Example:
+        >>> import isobatch as ib
+        >>> result = ib.train(ib.preset("a2c", "Probe-Constant", num_envs=4, num_steps=8, total_timesteps=64))
+        >>> result
+        a2c on Probe-Constant, 64 steps per seed
+        seed  final return
+        0              1.0
+        >>> result.metrics["env_steps"].tolist()
+        [32, 64]
+    """
 
     config: Config
     options: Options
@@ -53,6 +69,39 @@ class Result:
         if not self.metrics:  # interrupted before the first line
             return [None] * self.options.num_seeds
         return final_returns(self.metrics, self.config.env_steps)
+
+    @property
+    def seeds(self) -> list[int]:
+        return self.options.seeds
+
+    @property
+    def iteration(self) -> int:
+        """Iterations that were completed."""
+        return self.env_steps // self.config.geometry.iteration_batch
+
+    def agent(self, seed: int | None = None) -> Agent:
+        """The policy of one of the seeds, by default the first, ready to act on observations."""
+        return Agent(learned_of(self, seed))
+
+    def to_pandas(self) -> Any:
+        """The metrics as a `pandas.DataFrame`."""
+        import pandas  # type: ignore[import-untyped]
+
+        return pandas.DataFrame(self.metrics)
+
+    def _summary(self) -> tuple[str, list[list[str]]]:
+        kept = "" if self.run_dir is None else f", in {self.run_dir.name}"
+        ended = ", interrupted" if self.interrupted else ""
+        title = f"{self.config.algo} on {self.config.env}, {self.env_steps:,} steps per seed{ended}{kept}"
+        return title, [[str(seed), number(value)] for seed, value in zip(self.seeds, self.final_return, strict=True)]
+
+    def __repr__(self) -> str:
+        title, rows = self._summary()
+        return f"{title}\n{plain_table(['seed', 'final return'], rows)}"
+
+    def _repr_html_(self) -> str:
+        title, rows = self._summary()
+        return html_table(title, ["seed", "final return"], rows) + curve_svg(self.metrics)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -52,7 +52,7 @@ def train(
     about twice a second, `say` gets sentences meant for a person. Further options are the fields of `Options`.
     """
     use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
-    choices = Options(seed=seed, num_seeds=num_seeds, **options)
+    choices = Options.from_keywords(seed=seed, num_seeds=num_seeds, **options)
     check_extras(choices)
     if resume and (run_dir is None or init_from is not None):
         raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")

@@ -18,3 +18,14 @@ def study_of(name: str) -> Study:
             f"study {name!r} is unknown{near_matches(name, STUDIES) or '; use ' + ', '.join(STUDIES) + '.'}"
         )
     return STUDIES[name]
+
+
+def study_names() -> list[str]:
+    """Names of the studies: the claims that are experiments here, mostly of https://arxiv.org/abs/2110.00641.
+
+    Example:
+        >>> import isobatch as ib
+        >>> "invariance" in ib.study_names()
+        True
+    """
+    return list(STUDIES)

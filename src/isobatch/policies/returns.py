@@ -1,0 +1,104 @@
+"""How good a trained policy is: what it gets in episodes, with the settings of `isobatch eval`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.formatting import html_table, number, plain_table
+from isobatch.policies.evaluation import Policies, StackedPolicies
+from isobatch.policies.evaluation import evaluate as play_all
+from isobatch.settings.config import Config
+from isobatch.training.agent import Agent
+from isobatch.training.loading import load_run
+from isobatch.training.result import Result
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Episodes of the policies of one or several seeds."""
+
+    title: str
+    seeds: list[int]  # S of them
+    returns: np.ndarray  # [S, episodes]
+    lengths: np.ndarray  # [S, episodes]
+
+    @property
+    def return_mean(self) -> np.ndarray:
+        """[S]"""
+        return self.returns.mean(axis=1)
+
+    @property
+    def return_std(self) -> np.ndarray:
+        """[S], over episodes."""
+        return self.returns.std(axis=1)
+
+    @property
+    def length_mean(self) -> np.ndarray:
+        """[S]"""
+        return self.lengths.mean(axis=1)
+
+    def _rows(self) -> list[list[str]]:
+        columns = (self.return_mean, self.return_std, self.returns.min(1), self.returns.max(1), self.length_mean)
+        return [
+            [str(seed), *(number(float(v)) for v in values)] for seed, *values in zip(self.seeds, *columns, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{plain_table(COLUMNS, self._rows())}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, COLUMNS, self._rows())
+
+
+COLUMNS = ["seed", "return", "std", "min", "max", "length"]
+
+
+def evaluate(
+    trained: str | Path | Result | Agent,
+    episodes: int = 100,
+    deterministic: bool = True,
+    seed: int = 0,
+    checkpoint: str | int = "newest",
+) -> Evaluation:
+    """Returns and lengths of whole episodes, all seeds and episodes at once.
+
+    Every policy meets the same initial states. The mean of n episodes has the standard error `return_std / sqrt(n)`.
+
+    Args:
+        trained: a run directory, what `train` returned, or an agent.
+        episodes: for each seed.
+        deterministic: the most likely actions; else actions are sampled as in training.
+        seed: of the episodes.
+        checkpoint: of a run directory: newest, best or an iteration.
+
+    Returns:
+        `returns` and `lengths` [seeds, episodes], and their means.
+
+    Example:
+        >>> import isobatch as ib
+        >>> config = ib.preset("ppo", "Probe-Constant", num_envs=4, num_steps=8, total_timesteps=64)
+        >>> ib.evaluate(ib.train(config, num_seeds=2), episodes=5).return_mean.tolist()
+        [1.0, 1.0]
+    """
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if value < least:
+            raise UsageError(f"{name}={value} must be at least {least}.")
+    config, seeds, policies, iteration = _policies(trained, checkpoint)
+    played = play_all(config, policies, episodes, deterministic, seed)
+    how = "most likely" if deterministic else "sampled"
+    title = f"{config.algo} on {config.env}, iteration {iteration}, {how} actions, {episodes} episodes"
+    return Evaluation(title, seeds, *played)
+
+
+def _policies(trained: str | Path | Result | Agent, checkpoint: str | int) -> tuple[Config, list[int], Policies, int]:
+    if isinstance(trained, Agent):
+        learned = trained.learned
+        one = StackedPolicies(learned.networks, learned.obs_moments)
+        return learned.config, [learned.seed], jax.tree.map(lambda leaf: leaf[None], one), learned.iteration
+    run = trained if isinstance(trained, Result) else load_run(Path(trained), str(checkpoint))
+    return run.config, run.seeds, run.states, run.iteration

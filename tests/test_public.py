@@ -1,0 +1,96 @@
+"""What `import isobatch as ib` offers: all of it is documented with examples that run, and listed in docs/api.md."""
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import isobatch as ib
+
+API = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+ERRORS = ("RunError", "UsageError")
+# Classes that hold settings or answers: their fields are documented one by one, and other examples show them.
+WITHOUT_EXAMPLE = {"Advice", "Config", "Diagnosis", "Evaluation", "Geometry", "Hypers", "LabOptions", "PolicyFunction"}
+WITHOUT_EXAMPLE |= {"Rescaled", "Step", *ERRORS}
+LOSSES = [f"losses.{name}" for name, f in vars(ib.losses).items() if getattr(f, "__module__", "") == ib.losses.__name__]
+
+
+def public(name: str) -> Any:
+    """An object by its dotted name."""
+    found: Any = ib
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def modules() -> list[str]:
+    return [name for name in ib.__all__ if isinstance(getattr(ib, name), ModuleType)]
+
+
+def test_everything_is_there_and_nothing_loads_jax_before_it_is_needed() -> None:
+    assert all(hasattr(ib, name) for name in ib.__all__)
+    assert dir(ib) == ib.__all__
+    with pytest.raises(AttributeError, match="module 'isobatch' has no attribute 'tain'"):
+        ib.tain  # noqa: B018
+    code = "import sys, isobatch as ib; ib.rescale(ib.preset(), factor=2), ib.advise, ib.gradients, ib.interop"
+    subprocess.run([sys.executable, "-c", f"{code}; assert 'jax' not in sys.modules"], check=True)
+
+
+@pytest.mark.parametrize("name", sorted({*ib.__all__} - {*modules()}))
+def test_examples_run(name: str) -> None:
+    run_examples(public(name), name, required=name not in WITHOUT_EXAMPLE)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_examples_of_losses_run(name: str) -> None:
+    run_examples(public(name), name, required=True)
+
+
+def run_examples(thing: Any, name: str, required: bool) -> None:
+    assert inspect.getdoc(thing), f"{name} has no docstring"
+    tests = [t for t in doctest.DocTestFinder(recurse=False).find(thing, name, globs={}) if t.examples]
+    assert tests or not required, f"{name} has no example"
+    said: list[str] = []
+    for test in tests:
+        failed = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL).run(test, out=said.append).failed
+        assert not failed, "".join(said)
+
+
+@pytest.mark.parametrize("name", [n for n in ib.__all__ if inspect.isfunction(getattr(ib, n))] + LOSSES)
+def test_functions_say_what_they_take_and_give(name: str) -> None:
+    text, signature = inspect.getdoc(public(name)) or "", inspect.signature(public(name))
+    if len(signature.parameters) > 1:
+        assert "Returns:" in text
+        for argument in signature.parameters:
+            assert re.search(rf"\b{argument}\b", text.split("Args:")[1]), f"{name}: {argument}"
+
+
+@pytest.mark.parametrize("name", ["Ewma", "Moments", "gae", "rescale", "losses.clipped", "losses.importance_weighted"])
+def test_formulas_link_their_papers(name: str) -> None:
+    assert "https://arxiv.org/abs/" in (inspect.getdoc(public(name)) or "")
+
+
+def test_the_page_lists_the_surface() -> None:
+    listed = re.findall(r"^\| `ib\.([\w.]+)` \|", API.read_text(), re.MULTILINE)
+    assert sorted(listed) == ib.__all__
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sentence"),
+    [
+        (dict(resum=True), "unknown option 'resum'; did you mean resume"),
+        (dict(log_intervall=3), "unknown option 'log_intervall'; did you mean log_interval"),
+        (dict(num_envs=8), "'num_envs' is a setting of the config, not an option of a run: use config.replace("),
+        (dict(num_seeds=0), "num_seeds=0 must be at least 1."),
+    ],
+)
+def test_wrong_keywords_are_one_sentence(keywords: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ib.UsageError) as caught:
+        ib.train(ib.preset(), **keywords)
+    assert sentence in str(caught.value)
