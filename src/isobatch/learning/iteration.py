@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.interface import Environment
 from isobatch.learning.auxiliary_phase import auxiliary_phase
 from isobatch.learning.noise_scale import noise_metrics
 from isobatch.learning.policy_phase import Metrics, optimize, prepare
-from isobatch.learning.state import Learning, TrainState, learning_rate
+from isobatch.learning.state import Learner, Learning, TrainState, learning_rate
+from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.jax_rollout import collect, start_envs
 from isobatch.rollouts.segment import Episodes, Segment
 from isobatch.rollouts.staleness import exchange
 from isobatch.settings.config import Config, Hypers
+
+Index = int | Int[Array, ""]  # of an iteration
+State = TypeVar("State")
+
+
+class Learned(NamedTuple):
+    """What the policy phase changes, and the value targets, for an auxiliary phase."""
+
+    learner: Learner
+    reward_scale: RewardScale | None
+    advantage_moments: Moments
+    target: Float[Array, "T N"]
 
 
 def iterate(
@@ -80,7 +93,8 @@ def learn(
     Metrics of a part that was not its turn are 0.
     """
     update = iteration - config.staleness  # number of this update; below 0 data is only collected
-    learned = (before.learner, before.reward_scale, before.advantage_moments, jnp.zeros(segment.reward.shape))
+    nothing = jnp.zeros(segment.reward.shape)
+    learned = Learned(before.learner, before.reward_scale, before.advantage_moments, nothing)
     if not config.staleness:
         learned, metrics = policy_phase(config, learned, segment, hypers, iteration, keys.update)
     else:
@@ -100,8 +114,8 @@ def learn(
 
 
 def policy_phase(
-    config: Config, learned: Any, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], key: Array
-) -> tuple[Any, Metrics]:
+    config: Config, learned: Learned, segment: Segment, hypers: Hypers, iteration: Int[Array, ""], key: Array
+) -> tuple[Learned, Metrics]:
     """Everything that one rollout teaches; also the value targets, for an auxiliary phase."""
     learner, reward_scale, advantage_moments, _ = learned
     batch, reward_scale, advantage_moments, metrics = prepare(
@@ -115,17 +129,19 @@ def policy_phase(
     if config.staleness:
         metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
         metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)
-    return (learner, reward_scale, advantage_moments, batch.target), metrics
+    return Learned(learner, reward_scale, advantage_moments, batch.target), metrics
 
 
-def when(turn: Bool[Array, ""], fn: Callable[..., tuple[Any, Metrics]], state: Any, *args: Any) -> tuple[Any, Metrics]:
+def when(
+    turn: Bool[Array, ""], fn: Callable[..., tuple[State, Metrics]], state: State, *args: PyTree
+) -> tuple[State, Metrics]:
     """`fn(state, *args)` if it is its turn, else the state as it is and metrics of 0."""
     shapes = jax.eval_shape(fn, state, *args)[1]
     nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return jax.lax.cond(turn, fn, lambda state, *_: (state, nothing), state, *args)
 
 
-def count_turns(config: Config, begin: Any, end: Any) -> tuple[Any, Any]:
+def count_turns(config: Config, begin: Index, end: Index) -> tuple[Array, Array]:
     """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
     first, last = (jnp.maximum(i - config.staleness, 0) for i in (begin, end))
     length = config.policy_iterations_per_phase

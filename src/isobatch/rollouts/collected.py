@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
@@ -24,6 +26,11 @@ class CollectedRollout(eqx.Module):
     next_obs: Array | None = None  # [T, N, ...], where the actions led, before resets
     final_value: Float[Array, "T N"] | None = None  # where there is no `next_obs`: of what episodes were cut off at
     value: Float[Array, "T N"] | None = None  # of the observations, if it was found when acting
+
+    @classmethod
+    def of_numpy(cls, **fields: Any) -> CollectedRollout:
+        """From arrays of NumPy, which the annotations do not tell from those of JAX."""
+        return cls(**fields)
 
     @property
     def done(self) -> Bool[Array, "T N"]:

@@ -9,10 +9,11 @@ are one call.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from isobatch.envs.closing import closed_in_time
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
@@ -22,23 +23,30 @@ from isobatch.rollouts.env_groups import EnvGroup, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, replaced
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
+from isobatch.rollouts.scan_steps import ScannedSteps
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.rollouts.watchdog import HangError, Watched
 from isobatch.settings.config import Config
 
+T = TypeVar("T")
 START_SECONDS = 300.0  # that making the environments may take at least: processes import what they need
 Say = Callable[[str], None]
 Beat = Callable[[], None]
 
 
+ScanSteps = Callable[[list[Array], list[np.ndarray]], tuple[list[Array], list[Array], ScannedSteps]]
+
+Collecting = Watched[tuple[EnvCarry, CollectedRollout]]
+
+
 class Actor(NamedTuple):
     """The policies of all seeds at once, compiled."""
 
-    choose: Callable[..., Any]  # keys, observations [S, n, ...] -> keys, packed outputs [S, n, W]
-    value: Callable[..., Any]  # observations [S, N, ...] -> values [S, N]
+    choose: Callable[[Array, np.ndarray], tuple[Array, Array]]  # keys, observations -> keys, packed outputs [S, n, W]
+    value: Callable[[np.ndarray], Array | np.ndarray]  # observations [S, N, ...] -> values [S, N]
     packing: Packing  # of `PolicyOutput`
     # keys, observations of each group -> both after K steps, `ScannedSteps`
-    scan_steps: Callable[..., Any] | None = None
+    scan_steps: ScanSteps | None = None
     at_once: int = 1  # K
 
 
@@ -90,12 +98,12 @@ class Collector:
         xla_steppers = [stepper for group in self._groups if (stepper := group.vector.xla_stepper())]
         return xla_steppers if len(xla_steppers) == len(self._groups) else None
 
-    def start(self, carry: EnvCarry, actor: Actor, keys: list[Any], iteration: int) -> Watched:
+    def start(self, carry: EnvCarry, actor: Actor, keys: list[Array], iteration: int) -> Collecting:
         """Begin T steps of all environments, with one key per group."""
         self._step, self._at_once = iteration * self.config.num_steps, actor.at_once
         return Watched(lambda beat: self._collect(carry, actor, list(keys), beat), self._time_limit)
 
-    def wait(self, rollout: Watched) -> tuple[EnvCarry, CollectedRollout]:
+    def wait(self, rollout: Collecting) -> tuple[EnvCarry, CollectedRollout]:
         """The rollout, and where it left the environments but for the sums over their episodes."""
         return self._wait(rollout, self._time_limit)
 
@@ -105,7 +113,9 @@ class Collector:
             if self._given_up or not closed_in_time(group.vector.close):
                 group.vector.abandon()
 
-    def _collect(self, carry: EnvCarry, actor: Actor, keys: list[Any], beat: Beat) -> tuple[EnvCarry, CollectedRollout]:
+    def _collect(
+        self, carry: EnvCarry, actor: Actor, keys: list[Array], beat: Beat
+    ) -> tuple[EnvCarry, CollectedRollout]:
         first_step, steps = self._step, self.config.num_steps
         episode = np.array(carry.state.episode)
         if self.config.complete_episodes:
@@ -123,9 +133,9 @@ class Collector:
             self._check_numbers(buffers, first_step, self._step - first_step)
             raise
         self._check_numbers(buffers, first_step, steps)
-        obs: Any = self._observations()
+        obs = self._observations()
         output: PolicyOutput = actor.packing.unpacked(buffers.outputs)
-        rollout = CollectedRollout(
+        rollout = CollectedRollout.of_numpy(
             obs=buffers.obs,
             last_obs=obs,
             action=output.action,
@@ -141,7 +151,7 @@ class Collector:
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
 
-    def _step_by_step(self, actor: Actor, keys: list[Any], buffers: Buffers, episode: np.ndarray, beat: Beat) -> None:
+    def _step_by_step(self, actor: Actor, keys: list[Array], buffers: Buffers, episode: np.ndarray, beat: Beat) -> None:
         """Fill the buffers, and count up the episodes."""
         first_step, steps = self._step, self.config.num_steps
 
@@ -181,7 +191,7 @@ class Collector:
         for i in range(len(self._groups) if self._overlap else 0):
             receive(i, steps - 1)
 
-    def _in_scans(self, actor: Actor, keys: list[Any], buffers: Buffers, beat: Beat) -> None:
+    def _in_scans(self, actor: Actor, keys: list[Array], buffers: Buffers, beat: Beat) -> None:
         """Fill the buffers. Environments in scans reset themselves, and show in the rows how their episodes end."""
         assert actor.scan_steps is not None
         first_step = self._step
@@ -208,7 +218,7 @@ class Collector:
         for what, array, earlier in (("an observation", seen, 1), ("a reward", buffers.reward[:, :steps], 0)):
             if array.dtype == np.uint8 or np.isfinite(array).all():
                 continue
-            bad: Any = ~np.isfinite(array).reshape(*array.shape[:3], -1).all(axis=-1)
+            bad = ~np.all(np.isfinite(array).reshape(*array.shape[:3], -1), axis=-1)
             t = int(np.argmax(bad.any(axis=(0, 2))))
             s, n = (int(i) for i in np.argwhere(bad[:, t])[0])
             self._step = first_step + t - earlier
@@ -218,7 +228,7 @@ class Collector:
                 self._step = first_step + t
                 raise RunError(self._sentence("showed an observation that is not a finite number", (s, n)))
 
-    def _wait(self, watched: Watched, limit: float) -> Any:
+    def _wait(self, watched: Watched[T], limit: float) -> T:
         try:
             return watched.wait()
         except HangError:
@@ -249,11 +259,11 @@ class Buffers:
     """What is kept of each step, [S, T, N, ...]; anew for each rollout, since a compiled program may share them."""
 
     def __init__(self, env: HostEnvironment, shape: tuple[int, int, int], packing: Packing) -> None:
-        self.obs: Any = np.zeros((*shape, *env.obs_shape), env.obs_dtype)
-        self.reward: Any = np.zeros(shape, np.float32)
-        self.terminated: Any = np.zeros(shape, bool)
-        self.truncated: Any = np.zeros(shape, bool)
-        self.outputs: Any = np.zeros((*shape, packing.width), np.uint32)
+        self.obs = np.zeros((*shape, *env.obs_shape), env.obs_dtype)
+        self.reward = np.zeros(shape, np.float32)
+        self.terminated = np.zeros(shape, bool)
+        self.truncated = np.zeros(shape, bool)
+        self.outputs = np.zeros((*shape, packing.width), np.uint32)
         self._shape = shape
         self.finals: list[tuple[int, int, int, np.ndarray]] = []  # seed, step, environment, observation
 
@@ -264,7 +274,7 @@ class Buffers:
             obs = outcome.final[place] if outcome.final else outcome.obs[s, n].copy()
             self.finals.append((int(s), t, group.columns.start + int(n), obs))
 
-    def final_values(self, value: Callable[[np.ndarray], Any]) -> Any:
+    def final_values(self, value: Callable[[np.ndarray], Array | np.ndarray]) -> np.ndarray:
         """Their values where time limits cut episodes off, N of each seed at a time; 0 elsewhere."""
         seeds, _, width = self._shape
         values = np.zeros(self._shape, np.float32)

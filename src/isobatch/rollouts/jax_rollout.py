@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ from isobatch.rollouts.segment import (
     preprocessor,
     to_segment,
 )
+
+Tree = TypeVar("Tree")
 
 
 def start_envs(env: Environment, num_envs: int, staggered: bool, key: Key[Array, ""]) -> EnvCarry:
@@ -99,7 +101,7 @@ def collect(
     return last, to_segment(rollout, networks, preprocess, env.max_steps), ended.sums(among), rollout.obs
 
 
-def where_envs(condition: Bool[Array, "N"], yes: Any, no: Any) -> Any:
+def where_envs(condition: Bool[Array, "N"], yes: Tree, no: Tree) -> Tree:
     """Leaf by leaf, environment by environment."""
 
     def pick(a: Array, b: Array) -> Array:

@@ -6,24 +6,26 @@ Each array that leaves a compiled program costs about ten microseconds, as much 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
+
+Tree = TypeVar("Tree")
 
 
-def packed(tree: Any) -> Array:
+def packed(tree: PyTree) -> Array:
     """The arrays [N, ...] of a tree as words [N, W], bit for bit."""
     words = [jax.lax.bitcast_convert_type(leaf, jnp.uint32) for leaf in jax.tree.leaves(tree)]
     return jnp.concatenate([leaf.reshape(leaf.shape[0], -1) for leaf in words], axis=1)
 
 
-class Packing:
+class Packing(Generic[Tree]):
     """How to get a tree back from its words."""
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, tree: Tree) -> None:
         """`tree` as it was packed, of which shapes [N, ...] and types count."""
         leaves, self._structure = jax.tree.flatten(tree)
         self._kinds = [(leaf.shape[1:], np.dtype(leaf.dtype)) for leaf in leaves]
@@ -39,7 +41,7 @@ class Packing:
         """The first array of the tree alone."""
         return self._array(0, words[..., : self._ends[0]])
 
-    def unpacked(self, words: np.ndarray) -> Any:
+    def unpacked(self, words: np.ndarray) -> Tree:
         """The tree of arrays [..., *shape] whose words are [..., W]."""
         parts = np.split(words, self._ends[:-1], axis=-1)
         return jax.tree.unflatten(self._structure, [self._array(i, part) for i, part in enumerate(parts)])

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 PATIENCE = 0.5  # seconds between two looks
 T = TypeVar("T")
@@ -17,15 +17,15 @@ class HangError(Exception):
     """The work showed no sign of life within its time limit."""
 
 
-class Watched:
+class Watched(Generic[T]):
     """A call in a thread of its own. It has to call `beat` within every `time_limit` seconds.
 
     The thread is a daemon: one that hangs for ever does not keep the process from ending.
     """
 
-    def __init__(self, work: Callable[[Callable[[], None]], Any], time_limit: float) -> None:
+    def __init__(self, work: Callable[[Callable[[], None]], T], time_limit: float) -> None:
         self._work, self._time_limit = work, time_limit
-        self._result: Any = None
+        self._result: list[T] = []
         self._error: BaseException | None = None
         self.beat()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -36,11 +36,11 @@ class Watched:
 
     def _run(self) -> None:
         try:
-            self._result = self._work(self.beat)
+            self._result = [self._work(self.beat)]
         except BaseException as error:  # handed on to whoever waits
             self._error = error
 
-    def wait(self) -> Any:
+    def wait(self) -> T:
         """The result of the work, or what it raised, or `HangError`."""
         while True:
             self._thread.join(min(PATIENCE, self._time_limit / 4))
@@ -50,7 +50,7 @@ class Watched:
                 raise HangError
         if self._error is not None:
             raise self._error
-        return self._result
+        return self._result[0]
 
 
 class Worker:

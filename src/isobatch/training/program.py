@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from isobatch.errors import RunError
-from isobatch.learning.iteration import count_turns
+from isobatch.learning.iteration import Index, count_turns
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.segment import Episodes
 from isobatch.settings.config import Config, Hypers
@@ -82,7 +82,7 @@ def row_ends(iteration: int, rows: int, log_interval: int, num_iterations: int) 
     return [min((first + row + 1) * log_interval, num_iterations) for row in range(rows)]
 
 
-def row_means(config: Config, names: tuple[str, ...], sums: Sums, begin: Any, end: Any) -> Sums:
+def row_means(config: Config, names: tuple[str, ...], sums: Sums, begin: Index, end: Index) -> Sums:
     """Means over the iterations begin .. end-1 that had a policy update, or an auxiliary phase; sums over episodes."""
     turns = turn_counts(config, begin, end)
     counts: Any = turns if isinstance(sums, jax.Array) else np.asarray(turns)
@@ -95,7 +95,7 @@ def present(config: Config, names: tuple[str, ...], begin: int, end: int) -> lis
     return [bool(counts[kind_of(name)] > 0) for name in names]
 
 
-def turn_counts(config: Config, begin: Any, end: Any) -> Array:
+def turn_counts(config: Config, begin: Index, end: Index) -> Array:
     """How often each kind of metric had its turn in the iterations begin .. end-1; 1 for sums over episodes."""
     return jnp.stack([jnp.ones((), jnp.int32), *(jnp.asarray(n, jnp.int32) for n in count_turns(config, begin, end))])
 
@@ -105,7 +105,7 @@ def kind_of(name: str) -> int:
     return 0 if name in EPISODES else 2 if name.startswith("aux/") else 1
 
 
-def all_finite(tree: Any) -> Bool[Array, ""]:
+def all_finite(tree: PyTree) -> Bool[Array, ""]:
     """Whether every number of a tree is."""
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
