@@ -81,6 +81,12 @@ def test_the_page_lists_the_surface() -> None:
     assert sorted(listed) == ib.__all__
 
 
+def test_python_of_the_page_runs() -> None:
+    """With fewer steps."""
+    for block in re.findall(r"```python\n(.*?)```", API.read_text(), re.DOTALL):
+        exec(re.sub(r"total_timesteps=[\d_]+", "total_timesteps=2_048", block), {})
+
+
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [

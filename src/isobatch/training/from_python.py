@@ -45,15 +45,15 @@ def train(
         config: the settings, for example `preset("ppo", "CartPole-v1")`.
         seed, num_seeds: seeds seed, seed + 1, ... are trained at once.
         run_dir: where everything is kept; without one nothing is written.
-        resume: go on with the run in `run_dir`, bit for bit.
+        resume: go on with the run in `run_dir`, bit for bit; with a larger `total_timesteps` for longer.
         env: an environment of one's own, instead of the one that `config` names: see `register_env`.
         networks: a function that makes networks of one's own: see `register_networks`.
         learning_rate_schedule: a function of the progress, from 0 to 1: see `register_schedule`.
         watch: is told the progress about twice a second; by default it is shown on a terminal or in a notebook.
         say: gets sentences meant for a person; by default they go to standard error, where somebody sees it.
         quiet: show nothing.
-        options: the other flags of `isobatch train`: log_interval, checkpoint_interval, keep_checkpoints, env_timeout,
-            tensorboard, wandb_project.
+        options: the other flags of `isobatch train`: restart, init_from, log_interval, checkpoint_interval,
+            keep_checkpoints, env_timeout, tensorboard, wandb_project.
 
     Returns:
         Metrics, final returns and trained states of all seeds.
