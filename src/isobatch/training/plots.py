@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from isobatch.errors import UsageError
-from isobatch.settings.config import Config
-from isobatch.training.curves import learning_curves
-from isobatch.training.metrics import RETURN, Table
+from isobatch.training.curves import Run, draw_runs
+from isobatch.training.metrics import RETURN
 from isobatch.training.result import Result
 from isobatch.training.run_directory import RunDirectory
 
@@ -31,22 +30,19 @@ def plot(*runs: str | Path | Result, out: str | Path | None = None, metric: str 
     """
     if not runs:
         raise UsageError("plot() was given no run: use run directories or results of train.")
-    parts = [_settings_and_metrics(run) for run in runs]
-    algos, envs = ({getattr(config, name) for config, _, _ in parts} for name in ("algo", "env"))
-    names = [config.algo if len(algos) == len(parts) else name for config, _, name in parts]
     if out is None:
         first = runs[0].run_dir if isinstance(runs[0], Result) else Path(runs[0])
         if first is None:
             raise UsageError("plot() of a run without a directory needs the name of a picture: give out='curve.png'.")
         out = first / "learning_curve.png"
-    tables = {name: table for name, (_, table, _) in zip(names, parts, strict=True)}
-    learning_curves(tables, Path(out), f"{', '.join(sorted(algos))} on {', '.join(sorted(envs))}", metric)
+    parts = [_part(run, number) for number, run in enumerate(runs, 1)]
+    draw_runs(list({part.path.resolve(): part for part in parts}.values()), Path(out), metric)
     return Path(out)
 
 
-def _settings_and_metrics(run: str | Path | Result) -> tuple[Config, Table, str]:
+def _part(run: str | Path | Result, number: int) -> Run:
     if isinstance(run, Result):
-        seeds = f"seeds {run.seeds[0]} to {run.seeds[-1]}"
-        return run.config, run.metrics, run.run_dir.name if run.run_dir else f"{run.config.algo}, {seeds}"
+        seeds = {"seed": run.options.seed, "num_seeds": run.options.num_seeds}
+        return Run(run.run_dir or Path(f"run {number}"), run.config.to_dict() | seeds, run.metrics)
     directory = RunDirectory.open(Path(run))
-    return directory.config, directory.metrics(), directory.path.name
+    return Run(directory.path, directory.settings, directory.metrics())
