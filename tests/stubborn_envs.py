@@ -44,4 +44,18 @@ class Stubborn(gymnasium.Env):
             raise ConnectionError("the port is taken")
 
 
+class Worsening(Stubborn):
+    """Each step is worse than the one before, over all episodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, -float(self.steps), terminated, truncated, info
+
+
 gymnasium.register("Stubborn-v0", Stubborn)
+gymnasium.register("Worsening-v0", Worsening)

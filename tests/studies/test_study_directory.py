@@ -107,3 +107,22 @@ def test_versions_of_a_study_that_went_on_with_others_are_all_noted(
     run_study(FAKE, "quick", path)
     assert StudyDirectory.read(path).info["versions"] == before | {"jax": [jax.__version__, "99"]}
     assert (path / "rows.csv").read_bytes() == (finished / "rows.csv").read_bytes()
+
+
+def test_the_curves_of_all_rows_are_there_while_a_study_is_collected(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that takes the rows and then the curves, between any two writes, misses none."""
+    study = StudyDirectory.read(shutil.copytree(finished, tmp_path / "study"))
+    parts, write = parts_of(FAKE.grid("quick")), study_directory.write
+    study.collect(parts[:1])
+    looks = []
+
+    def looked(path: Path, content: str | bytes) -> None:
+        write(path, content)
+        looks.append(path.name)
+        assert {row["cell"] for row in study.rows()} <= study.curves().keys()
+
+    monkeypatch.setattr(study_directory, "write", looked)
+    study.collect(parts)
+    assert looks == ["curves.csv.gz", "rows.csv", "timing.csv"]

@@ -18,17 +18,12 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from isobatch.training.curves import distinct_labels, learning_curves
+    from isobatch.training.curves import Run, draw_runs
     from isobatch.training.run_directory import RunDirectory
 
-    runs = list({path.resolve(): RunDirectory.open(path) for path in args.run_dirs}.values())
-    settings = [run.config.to_dict() | {name: run.about.get(name) for name in ("seed", "num_seeds")} for run in runs]
-    envs, algos = ({each[name] for each in settings} for name in ("env", "algo"))
+    directories = {path.resolve(): RunDirectory.open(path) for path in args.run_dirs}.values()
     out = args.out or args.run_dirs[0] / "learning_curve.png"
-    title = f"{', '.join(sorted(algos))} on {', '.join(sorted(envs))}"
-    labels = distinct_labels([run.path for run in runs], settings)
-    curves = {label: run.metrics() for label, run in zip(labels, runs, strict=True)}
-    learning_curves(curves, out, title, args.metric)
+    draw_runs([Run(each.path, each.settings, each.metrics()) for each in directories], out, args.metric)
     if args.json:
         console.print_json({"picture": str(out)})
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,22 @@ from isobatch.training.metrics import RETURN, Table
 
 POINTS = 200  # places along the x-axis at which curves are compared
 WIDTH, HEIGHT, LEFT, BOTTOM = 480, 180, 56, 22  # of an SVG, in pixels, and the room for the numbers at its axes
+
+
+class Run(NamedTuple):
+    """What a picture needs of one."""
+
+    path: Path
+    settings: Mapping[str, Any]  # with its seeds
+    metrics: Table
+
+
+def draw_runs(runs: Sequence[Run], out: Path, metric: str = RETURN) -> None:
+    """One picture of several runs, each named by what tells it from the others."""
+    labels = distinct_labels([run.path for run in runs], [run.settings for run in runs])
+    algos, envs = (", ".join(sorted({run.settings[name] for run in runs})) for name in ("algo", "env"))
+    curves = {label: run.metrics for label, run in zip(labels, runs, strict=True)}
+    learning_curves(curves, out, f"{algos} on {envs}", metric)
 
 
 def learning_curves(

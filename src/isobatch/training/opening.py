@@ -11,6 +11,7 @@ from typing import Any
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.settings.schedules import schedule_of
 from isobatch.training.lock import locked
 from isobatch.training.run_directory import RunDirectory
 
@@ -67,10 +68,11 @@ def extend(directory: RunDirectory, config: Config, iteration: int, say: Callabl
         return
     directory.update(config)
     sentence = f"extended from {before.env_steps:,} to {config.env_steps:,} steps"
-    if config.lr_schedule == "linear":
-        was, now = (1 - iteration / each.num_iterations for each in (before, config))
+    if config.lr_schedule != "constant":
+        schedule = schedule_of(config.lr_schedule)
+        was, now = (float(schedule(iteration / each.num_iterations)) for each in (before, config))
         sentence += (
-            f"; the learning rate falls to zero over all of them, so it goes on at {now:.1%} of its first value, where "
-            f"the shorter run had come down to {max(was, 0):.1%}"
+            f"; the learning rate follows its schedule ({config.lr_schedule}) over all of them, so it goes on at "
+            f"{now:.1%} of its first value, where the shorter run had come to {was:.1%}"
         )
     say(sentence + ".")

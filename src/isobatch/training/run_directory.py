@@ -110,6 +110,11 @@ class RunDirectory:
         return json.loads((self.path / ABOUT).read_text())
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """Those of the config, and the seeds."""
+        return self.config.to_dict() | {name: self.about.get(name) for name in ("seed", "num_seeds")}
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / CHECKPOINTS
 
