@@ -63,3 +63,8 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 def html_list(sentences: Sequence[str]) -> str:
     """Sentences for a notebook."""
     return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in sentences)}</ul>" if sentences else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """1 environment, 2 environments, 1,024 environments."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
