@@ -8,27 +8,49 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from isobatch.cli.streams import Remarks, Results
 from isobatch.settings.parsing import plain_json
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Output(Console):
+    """A console on which text is only text: names that people chose may look like markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # of which the caller of the command is told; rich would exit
+
+
+out = Output(file=cast(IO[str], Results()), width=None if sys.stdout is not None and sys.stdout.isatty() else 120)
+err = Output(file=cast(IO[str], Remarks()))
 
 
 def say(sentence: str) -> None:
     """A remark for a person."""
-    err.print(sentence, markup=False)
+    err.print(sentence)
+
+
+def heading(text: str, rest: str = "") -> Text:
+    """A heading, or the beginning of a line, in bold."""
+    return Text.assemble((text, "bold"), rest)
+
+
+def subject(algo: str, env: str, rest: str = "") -> Text:
+    """What the lines below speak of."""
+    return Text.assemble((algo, "bold"), " on ", (env, "bold"), rest)
 
 
 def print_json(result: dict[str, Any]) -> None:
     """Exactly one JSON object on standard output; what is not a number is null."""
-    print(json.dumps(plain_json(result), allow_nan=False))
+    print(json.dumps(plain_json(result), allow_nan=False), file=Results())
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
