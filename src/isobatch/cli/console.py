@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from isobatch.cli.streams import Remarks, Results
+from isobatch.formatting import by_magnitude
+from isobatch.formatting import number as fixed
 from isobatch.settings.parsing import plain_json
 
 
@@ -96,8 +98,7 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
     def facts(progress: Any) -> str:
         nonlocal newest
         newest = newest if math.isnan(progress.episodic_return) else progress.episodic_return
-        reached = "-" if math.isnan(newest) else f"{newest:,.1f}"
-        return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {reached}"
+        return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {number(newest)}"
 
     if not err.is_terminal:
         shown = 0
@@ -108,7 +109,7 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
             text = facts(progress)
             if tenth > shown:
                 shown = tenth
-                say(f"{tenth * 10:3d} %  {text}  {progress.seconds_left:.0f} s left")
+                say(f"{100 * progress.env_steps // total:3d} %  {text}  {progress.seconds_left:.0f} s left")
 
         yield line
         return
@@ -131,7 +132,7 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
             nonlocal newest, shown
             if label != newest or done >= shown + 0.1:
                 newest, shown = label, done
-                say(f"{100 * done:3.0f} %  {label}")
+                say(f"{math.floor(100 * done):3d} %  {label}")
 
         yield line
         return
@@ -141,5 +142,6 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
         yield lambda label, done: bar.update(task, completed=done, description=label)
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+def number(value: float | None, digits: int | None = None) -> str:
+    """A return or a length; digits by magnitude unless said."""
+    return by_magnitude(value) if digits is None else fixed(value, digits)

@@ -14,6 +14,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.train import default_directory
 from isobatch.errors import RunError, UsageError
+from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for diagnosis in diagnoses:
         show(diagnosis)
-    console.out.print(f"\n{len(pictures)} pictures and the numbers: {out}")
+    console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
     return 0
 
 

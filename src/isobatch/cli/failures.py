@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -101,6 +100,8 @@ def report(error: BaseException) -> int:
     """Say what ended the command on standard error, and return the exit code."""
     code, sentence = outcome(error)
     if os.environ.get("ISOBATCH_TRACEBACK") and code == 1:
+        import traceback
+
         with suppress(OSError, ValueError):
             traceback.print_exception(error)
     with suppress(OSError, ValueError):  # standard error is full or closed too

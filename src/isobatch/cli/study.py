@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError, near_matches
+from isobatch.formatting import counted
 
 if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
@@ -112,7 +113,7 @@ def _run_blog_post(args: argparse.Namespace) -> int:
         return 0
     for claim in report.claims:
         console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.evidence}."))
-    console.out.print(f"\n{len(report.pictures)} pictures and the numbers: {out}")
+    console.out.print(f"\n{counted(len(report.pictures), 'picture')} and the numbers: {out}")
     return 0
 
 
@@ -137,6 +138,6 @@ def show(path: Path, as_json: bool) -> int:
         console.out.print(console.heading("\nWhat it shows"))
     for sentence in report["verdict"]:
         console.out.print(console.bullet(sentence))
-    console.out.print(f"\nrows.csv, curves.csv.gz and {len(report['pictures'])} pictures: {path}")
+    console.out.print(f"\nrows.csv, curves.csv.gz and {counted(len(report['pictures']), 'picture')}: {path}")
     console.out.print(f"Report, to open in a browser: {report['page']}")
     return 0

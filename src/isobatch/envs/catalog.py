@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -90,7 +89,9 @@ def envpool_ids() -> list[str]:
     """Ids that EnvPool knows, none if it is not installed; kept on disk, since its import takes more than a second."""
     if not is_installed():
         return []
-    kept = _cache_directory() / f"envpool-{importlib.metadata.version('envpool')}.json"
+    from importlib.metadata import version
+
+    kept = _cache_directory() / f"envpool-{version('envpool')}.json"
     try:
         ids = json.loads(kept.read_text(encoding="utf-8"))
         if isinstance(ids, list) and ids and all(isinstance(env_id, str) for env_id in ids):
