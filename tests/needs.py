@@ -5,10 +5,10 @@ import functools
 import pytest
 
 import isobatch as ib
-from isobatch.envs import envpool_backend as envpool_envs
+from isobatch.envs import catalog
 from isobatch.envs.registry import make_env
 
-needs_envpool = pytest.mark.skipif(not envpool_envs.is_installed(), reason="the extra envpool is not installed")
+needs_envpool = pytest.mark.skipif(not catalog.is_installed(), reason="the extra envpool is not installed")
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
@@ -18,6 +19,21 @@ def first_line(error: BaseException) -> str:
     """What an error says, in one line."""
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+class _Brief(reprlib.Repr):
+    """`repr` with an end, whatever the value: long texts and deep, wide or circular structures are cut short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 100
+        self.maxlong = 40
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 1000 else f"a number of {x.bit_length()} bits"
+
+
+brief = _Brief().repr
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:

@@ -63,3 +63,23 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 def html_list(sentences: Sequence[str]) -> str:
     """Sentences for a notebook."""
     return f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in sentences)}</ul>" if sentences else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """1 environment, 2 environments, 1,024 minibatches."""
+    plural = "es" if noun.endswith("batch") else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """So many significant digits, and never 4.09e+03: whole where there are more before the point."""
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < math.inf else f"{value:.{digits}g}"
+
+
+def by_magnitude(value: float | None) -> str:
+    """A return: one digit after the point from 10 on, two from 1 on, three significant ones below; never -0.0."""
+    if value is None or math.isnan(value):
+        return "-"
+    if value == 0 or abs(value) >= 10 or math.isinf(value):
+        return number(value, 1)
+    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"

@@ -104,15 +104,6 @@ def test_plot(run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> N
         assert (tmp_path / name).stat().st_size > 5000
 
 
-def test_envs(capsys: pytest.CaptureFixture) -> None:
-    assert main(["envs", "--json"]) == 0
-    found = {e["id"]: e for e in json.loads(capsys.readouterr().out)["envs"]}
-    assert found["CartPole-v1"]["action_space"] == "2 actions"
-    assert found["Pendulum-v1"]["action_space"] == "1 number in [-2, 2]"
-    assert found["Breakout-MinAtar"]["observation_shape"] == [10, 10, 4]
-    assert "MNISTBandit-bsuite" not in found
-
-
 def test_verify_says_identical(capsys: pytest.CaptureFixture) -> None:
     assert main(["verify", *flags(tiny()), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -223,12 +214,3 @@ def test_bad_checkpoint_and_metric_are_named(run_dir: Path, capsys: pytest.Captu
     assert "metric='losses/nothing' is not in" in capsys.readouterr().err
     assert main(["plot", str(run_dir), "--out", "curve.txt"]) == 2
     assert "has no picture's ending" in capsys.readouterr().err
-
-
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture) -> None:
-    assert main([]) == 0
-    assert "verify" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        main(["train", "--help"])
-    assert stop.value.code == 0
-    assert "Discount factor of the return. [0.99]" in capsys.readouterr().out

@@ -8,6 +8,7 @@ from needs import needs_envpool
 from tiny import tiny
 
 import isobatch as ib
+from isobatch.envs import catalog
 from isobatch.envs import envpool_backend as envpool_envs
 from isobatch.envs.interface import Settings
 from isobatch.envs.registry import environment_of, make_env
@@ -99,7 +100,7 @@ def test_continuous_actions(env: str, rescaled: bool):
 
 @needs_envpool
 def test_what_does_not_exist_is_refused():
-    with pytest.raises(ib.UsageError, match=r"envpool/CoinrunEazy-v0' is unknown; did you mean CoinrunEasy-v0"):
+    with pytest.raises(ib.UsageError, match=r"envpool/CoinrunEazy-v0' is unknown; did you mean envpool/CoinrunEasy-v0"):
         make_env("envpool/CoinrunEazy-v0")
     config = tiny("ppo", "envpool/CartPole-v1", env_kwargs={"gravity": 3})
     with pytest.raises(ib.UsageError, match=r"cannot be made .* env_kwargs are {'gravity': 3}"):
@@ -107,9 +108,9 @@ def test_what_does_not_exist_is_refused():
 
 
 def test_a_missing_extra_comes_with_its_command(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(envpool_envs, "is_installed", lambda: False)
+    monkeypatch.setattr(catalog, "is_installed", lambda: False)
     with pytest.raises(ib.UsageError, match=r"not installed: make setup-envpool, or pip install 'isobatch\[envpool\]'"):
-        envpool_envs.imported()
+        catalog.import_envpool()
 
 
 @needs_envpool
@@ -127,6 +128,6 @@ def test_a_missing_library_comes_with_its_command(text: str, says: str, monkeypa
     def missing(*_: Any, **__: Any) -> None:
         raise ImportError(text)
 
-    monkeypatch.setattr(envpool_envs.imported(), "make_spec", missing)
+    monkeypatch.setattr(catalog.import_envpool(), "make_spec", missing)
     with pytest.raises(ib.UsageError, match=says):
         envpool_envs.EnvPoolEnvironment("CoinrunEasy-v0", Settings())

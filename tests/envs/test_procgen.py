@@ -7,7 +7,7 @@ import pytest
 from needs import needs_procgen
 from tiny import tiny
 
-from isobatch.envs import envpool_backend as envpool_envs
+from isobatch.envs.catalog import envpool_ids
 from isobatch.envs.registry import environment_of, make_env
 from isobatch.envs.spaces import Discrete
 from isobatch.settings.config import Config
@@ -62,7 +62,7 @@ def test_games_that_look_alike_share_a_program():
 
 def test_every_game_is_there_in_easy_and_hard():
     names = {f"{game}{level}-v0" for game in GAMES for level in ("Easy", "Hard")}
-    assert {i for i in envpool_envs.envpool_ids() if i.endswith(("Easy-v0", "Hard-v0"))} == names
+    assert {i for i in envpool_ids() if i.endswith(("Easy-v0", "Hard-v0"))} == names
     looks: set[Any] = set()
     for name in names:
         env = make_env(f"envpool/{name}")

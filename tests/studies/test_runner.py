@@ -100,7 +100,7 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_paper_scales_say_what_they_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isobatch.envs.envpool_backend.is_installed", lambda: False)
+    monkeypatch.setattr("isobatch.envs.catalog.is_installed", lambda: False)
     with pytest.raises(UsageError, match="backend 'envpool' is not installed: make setup-envpool"):
         run_study(study_of("invariance"), "paper", tmp_path / "out")
     assert not (tmp_path / "out").exists()

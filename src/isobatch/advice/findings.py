@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from isobatch.formatting import rounded
+
 Status = Literal["pass", "warn", "note"]
 """note: does not apply, cannot be seen from what is known, or was overruled."""
 
@@ -66,4 +68,4 @@ def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return rounded(value, 4) if isinstance(value, float) else str(value)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isobatch.advice.geometry_text import count_text
+from isobatch.formatting import counted
 from isobatch.rescaling.rules import advantage_decay
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
@@ -57,11 +57,11 @@ def _title(axes: Axes, config: Config) -> None:
     g = config.geometry
     axes.text(5, 69.5, f"{config.algo} on {config.env}", fontsize=22, weight="bold", va="center")
     story = (
-        f"{count_text(config.num_iterations, 'iteration')}: {count_text(g.iteration_batch, 'environment step')} become "
-        f"{count_text(g.gradient_steps, 'gradient step')} in each"
+        f"{counted(config.num_iterations, 'iteration')}: {counted(g.iteration_batch, 'environment step')} become "
+        f"{counted(g.gradient_steps, 'gradient step')} in each"
     )
     if g.phase_batch:
-        epochs = count_text(config.aux_epochs, "epoch")
+        epochs = counted(config.aux_epochs, "epoch")
         story += f", with an auxiliary phase of {epochs} after every {g.policy_iterations_per_phase:,}"
     axes.text(5, 65, story, fontsize=13, color=FAINT, va="center")
 
@@ -120,7 +120,7 @@ def _rollout(axes: Axes, config: Config, left: float, bottom: float, width: floa
         axes,
         left + width / 2,
         bottom + height,
-        f"{g.num_envs:,} environments {TIMES} {g.num_steps:,} steps",
+        f"{counted(g.num_envs, 'environment')} {TIMES} {counted(g.num_steps, 'step')}",
     )
     _caption(
         axes,
@@ -186,7 +186,7 @@ def _gradient_steps(axes: Axes, config: Config, left: float, bottom: float, widt
     for (x, y), name in ((places[0], "first"), (places[-1], "last")):
         if len(places) > 1:
             axes.text(x, y - 2.4 * size, name, fontsize=10, ha="center", va="top", color=FAINT)
-    text = f"{count_text(g.num_minibatches, 'minibatch', 'es')} {TIMES} {count_text(g.update_epochs, 'epoch')}"
+    text = f"{counted(g.num_minibatches, 'minibatch')} {TIMES} {counted(g.update_epochs, 'epoch')}"
     _heading(axes, left + width / 2, bottom + height, text)
     note = f"proximal policy: {config.proximal_policy}"
     if decay is not None:
@@ -194,7 +194,7 @@ def _gradient_steps(axes: Axes, config: Config, left: float, bottom: float, widt
     elif config.objective == "policy-gradient":
         note = "no proximal policy"
     fewer = " (some drawn)" if len(places) < g.gradient_steps else ""
-    _caption(axes, left + width / 2, bottom, count_text(g.gradient_steps, "gradient step") + fewer, note)
+    _caption(axes, left + width / 2, bottom, counted(g.gradient_steps, "gradient step") + fewer, note)
 
 
 def _dot(axes: Axes, x: float, y: float, radius: float, color: str, alpha: float = 1.0) -> None:

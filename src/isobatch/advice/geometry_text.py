@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from isobatch.formatting import counted, rounded
 from isobatch.rescaling.rules import advantage_decay
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
@@ -21,18 +22,19 @@ def diagram(config: Config) -> str:
     lines = [
         *_rows(config),
         _under(
-            f"T = {g.num_steps:,} steps", f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
+            f"T = {counted(g.num_steps, 'step')}",
+            f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}",
         ),
         _arrow("whole environment rows" if whole_rows else "random permutation"),
-        _side(_boxes(config), f"{count_text(g.num_minibatches, 'minibatch', 'es')} of {g.optimization_batch:,}"),
-        _arrow(f"x {count_text(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
+        _side(_boxes(config), f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"),
+        _arrow(f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
         _side(
-            count_text(g.gradient_steps, "gradient step") + " per iteration",
-            f"{g.env_steps_per_gradient_step:,.4g} new samples each",
+            counted(g.gradient_steps, "gradient step") + " per iteration",
+            f"{rounded(g.env_steps_per_gradient_step, 4)} new samples each",
         ),
         *_phase(config),
-        _arrow(f"x {count_text(config.num_iterations, 'iteration')}"),
-        _side(f"{steps:,} gradient steps in all", f"{config.env_steps:,} environment steps"),
+        _arrow(f"x {counted(config.num_iterations, 'iteration')}"),
+        _side(f"{counted(steps, 'gradient step')} in all", f"{config.env_steps:,} environment steps"),
         "",
         f"  proximal policy  {_proximal(config)}",
         f"  advantages       {_advantages(config)}",
@@ -68,10 +70,10 @@ def _phase(config: Config) -> list[str]:
     count = phase * config.aux_minibatches
     size = g.iteration_batch // config.aux_minibatches
     return [
-        _arrow(f"every {count_text(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
+        _arrow(f"every {counted(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
         _side(
-            f"auxiliary phase: {count_text(config.aux_epochs, 'epoch')}",
-            f"of {count_text(count, 'minibatch', 'es')} of {size:,}",
+            f"auxiliary phase: {counted(config.aux_epochs, 'epoch')}",
+            f"of {counted(count, 'minibatch')} of {size:,}",
         ),
     ]
 
@@ -82,7 +84,7 @@ def _proximal(config: Config) -> str:
         return "none"
     if config.proximal_policy == "ewma":
         mass, age = center_of_mass(config.hypers.beta_prox), g.proximal_age(config.hypers.beta_prox)
-        return f"EWMA of the weights, {mass:,.4g} gradient steps = {age:,.0f} environment steps old"
+        return f"EWMA of the weights, {rounded(mass, 4)} gradient steps = {age:,.0f} environment steps old"
     return f"{config.proximal_policy}, up to {g.iteration_batch:,} environment steps old"
 
 
@@ -94,7 +96,7 @@ def _advantages(config: Config) -> str:
         return f"normalized over each minibatch of {g.optimization_batch:,}"
     length = span(decay)
     word = "iteration" if length == 1 else "iterations"
-    return f"normalized over {length:,.4g} {word} = {length * g.iteration_batch:,.0f} samples"
+    return f"normalized over {rounded(length, 4)} {word} = {length * g.iteration_batch:,.0f} samples"
 
 
 def _under(text: str, right: str) -> str:
@@ -107,7 +109,3 @@ def _arrow(text: str) -> str:
 
 def _side(left: str, right: str) -> str:
     return f"  {left:<{ROW_CHARACTERS}}{right}"
-
-
-def count_text(number: int, word: str, plural: str = "s") -> str:
-    return f"{number:,} {word}{plural if number != 1 else ''}"

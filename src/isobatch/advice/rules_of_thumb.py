@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
+from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import minibatch_counts
 
@@ -53,12 +54,12 @@ def envs_fill_cores(config: Config, facts: Facts) -> Finding:
     name, n = "envs-fill-cores", config.num_envs
     if facts.cores is None:
         return Finding(name, "note", "as many environments as the processor allows; cores not known.", FOLKLORE)
-    text = f"{n} environments on {facts.cores} cores: as many as the processor allows."
+    text = f"{counted(n, 'environment')} on {counted(facts.cores, 'core')}: as many as the processor allows."
     return verdict(name, n >= facts.cores, text, FOLKLORE, Suggestion("num_envs", n, facts.cores))
 
 
 def enough_envs(config: Config, facts: Facts) -> Finding:
-    n, text = config.num_envs, f"{config.num_envs} environments, at least {FEWEST_ENVS} asked for."
+    n, text = config.num_envs, f"{counted(config.num_envs, 'environment')}, at least {FEWEST_ENVS} asked for."
     return verdict("enough-envs", n >= FEWEST_ENVS, text, GUIDE, Suggestion("num_envs", n, FEWEST_ENVS))
 
 
@@ -83,7 +84,7 @@ def credit_horizon(config: Config, facts: Facts) -> Finding:
     if ahead == math.inf:
         text = "n_steps long enough for credit: gamma and gae_lambda are 1, so episodes should fit into a rollout."
         return Finding(name, "note", text, FOLKLORE)
-    text = f"n_steps {t} against a horizon 1/(1 - gamma lambda) of {ahead:.3g} steps."
+    text = f"n_steps {t} against a horizon 1/(1 - gamma lambda) of {rounded(ahead)} steps."
     return verdict(name, t >= ahead, text, FOLKLORE, Suggestion("num_steps", t, math.ceil(ahead)))
 
 
@@ -94,7 +95,8 @@ def rollout_length(config: Config, facts: Facts) -> Finding:
 
 def update_often(config: Config, facts: Facts) -> Finding:
     count = config.num_iterations
-    text = f"{count:,} iterations, at least {FEWEST_ITERATIONS} so that n_steps does not stall updates (our reading)."
+    asked = f"at least {FEWEST_ITERATIONS} so that n_steps does not stall updates (our reading)"
+    text = f"{counted(count, 'iteration')}, {asked}."
     steps = max(1, config.total_timesteps // (FEWEST_ITERATIONS * config.num_envs))
     change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
     return verdict("update-often", count >= FEWEST_ITERATIONS, text, FOLKLORE, change)
@@ -152,7 +154,7 @@ def envs_per_minibatch(config: Config) -> float:
 
 def mixed_minibatch(config: Config, facts: Facts) -> Finding:
     n, mixed = config.num_envs, envs_per_minibatch(config)
-    text = f"environments with samples in a minibatch: about {mixed:.3g}, several asked for."
+    text = f"environments with samples in a minibatch: about {rounded(mixed)}, several asked for."
     shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
     change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, FEWEST_ENVS)
     return verdict("mixed-minibatch", mixed >= 2, text, FOLKLORE, change)
@@ -190,7 +192,8 @@ def critical_batch(config: Config, facts: Facts) -> Finding:
     name, size, limit = "critical-batch", config.geometry.optimization_batch, facts.critical_batch
     if limit is None:
         return Finding(name, "note", "the critical batch size was not given; it would outrank the folklore.", MEASURED)
-    text = f"optimization batch {size:,}, critical batch {limit:,.4g}: {1 + size / limit:.2f} times the samples needed."
+    cost = f"{1 + size / limit:.2f} times the samples needed"
+    text = f"optimization batch {size:,}, critical batch {rounded(limit, 4)}: {cost}."
     change = recut(config, low=2 * config.geometry.iteration_batch / limit)
     return verdict(name, size <= limit / 2, text, MEASURED, change)
 

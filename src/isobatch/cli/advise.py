@@ -61,14 +61,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(advice, measured=metrics is not None)
         if args.plot:
-            console.out.print(f"\ndrawn: {args.plot}", markup=False)
+            console.out.print(f"\ndrawn: {args.plot}")
     return 0
 
 
 def subject(args: argparse.Namespace) -> tuple[Config, Any]:
     """The config that advice is asked about, and its metrics if it was run."""
     if args.run_dir is None:
-        return config_from(args), None
+        return config_from(args, any_env=True), None
     if given_settings(args):
         raise UsageError(f"run {str(args.run_dir)!r} has its own settings: give a run or settings, not both.")
     from isobatch.training.run_directory import RunDirectory
@@ -79,15 +79,15 @@ def subject(args: argparse.Namespace) -> tuple[Config, Any]:
 
 def show(advice: Advice, measured: bool) -> None:
     out, config = console.out, advice.config
-    out.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/]\n")
-    out.print(diagram(config), markup=False)
+    out.print(console.subject(config.algo, config.env, "\n"))
+    out.print(diagram(config))
     if measured:
-        out.print("\n[bold]what the run's metrics say[/]")
+        out.print(console.heading("\nwhat the run's metrics say"))
         out.print(_table(advice.monitors))
-    out.print("\n[bold]what rules of thumb say[/]")
+    out.print(console.heading("\nwhat rules of thumb say"))
     out.print(_table(advice.checks))
     if advice.conflicts:
-        out.print("\n[bold]where they differ[/]")
+        out.print(console.heading("\nwhere they differ"))
         for conflict in advice.conflicts:
             out.print(console.bullet(f"{conflict.winner} wins over {conflict.loser}: {conflict.why}."))
 

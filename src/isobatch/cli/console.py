@@ -8,27 +8,51 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from isobatch.cli.streams import Remarks, Results
+from isobatch.formatting import by_magnitude
+from isobatch.formatting import number as fixed
 from isobatch.settings.parsing import plain_json
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class Output(Console):
+    """A console on which text is only text: names that people chose may look like markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False, **options)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # of which the caller of the command is told; rich would exit
+
+
+out = Output(file=cast(IO[str], Results()), width=None if sys.stdout is not None and sys.stdout.isatty() else 120)
+err = Output(file=cast(IO[str], Remarks()))
 
 
 def say(sentence: str) -> None:
     """A remark for a person."""
-    err.print(sentence, markup=False)
+    err.print(sentence)
+
+
+def heading(text: str, rest: str = "") -> Text:
+    """A heading, or the beginning of a line, in bold."""
+    return Text.assemble((text, "bold"), rest)
+
+
+def subject(algo: str, env: str, rest: str = "") -> Text:
+    """What the lines below speak of."""
+    return Text.assemble((algo, "bold"), " on ", (env, "bold"), rest)
 
 
 def print_json(result: dict[str, Any]) -> None:
     """Exactly one JSON object on standard output; what is not a number is null."""
-    print(json.dumps(plain_json(result), allow_nan=False))
+    print(json.dumps(plain_json(result), allow_nan=False), file=Results())
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Table:
@@ -74,8 +98,7 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
     def facts(progress: Any) -> str:
         nonlocal newest
         newest = newest if math.isnan(progress.episodic_return) else progress.episodic_return
-        reached = "-" if math.isnan(newest) else f"{newest:,.1f}"
-        return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {reached}"
+        return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {number(newest)}"
 
     if not err.is_terminal:
         shown = 0
@@ -86,7 +109,7 @@ def training_bar(total: int, quiet: bool) -> Iterator[Any]:
             text = facts(progress)
             if tenth > shown:
                 shown = tenth
-                say(f"{tenth * 10:3d} %  {text}  {progress.seconds_left:.0f} s left")
+                say(f"{100 * progress.env_steps // total:3d} %  {text}  {progress.seconds_left:.0f} s left")
 
         yield line
         return
@@ -109,7 +132,7 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
             nonlocal newest, shown
             if label != newest or done >= shown + 0.1:
                 newest, shown = label, done
-                say(f"{100 * done:3.0f} %  {label}")
+                say(f"{math.floor(100 * done):3d} %  {label}")
 
         yield line
         return
@@ -119,5 +142,6 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
         yield lambda label, done: bar.update(task, completed=done, description=label)
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+def number(value: float | None, digits: int | None = None) -> str:
+    """A return or a length; digits by magnitude unless said."""
+    return by_magnitude(value) if digits is None else fixed(value, digits)

@@ -66,5 +66,5 @@ def run(args: argparse.Namespace) -> int:
     ]
     columns = ["run", "iteration", "minibatch", "learning rate", "beta_prox", "adv. decay", "final return"]
     console.out.print(console.table("", columns, rows))
-    console.out.print(f"\n{conclusion(runs, outcomes)}\nThe picture: {picture}", markup=False)
+    console.out.print(f"\n{conclusion(runs, outcomes)}\nThe picture: {picture}")
     return 0

@@ -14,6 +14,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.train import default_directory
 from isobatch.errors import RunError, UsageError
+from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for diagnosis in diagnoses:
         show(diagnosis)
-    console.out.print(f"\n{len(pictures)} pictures and the numbers: {out}", markup=False)
+    console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
     return 0
 
 
@@ -120,9 +121,9 @@ def _train(args: argparse.Namespace) -> Path:
 
 def show(diagnosis: Diagnosis) -> None:
     """The tables of one checkpoint, and what they mean."""
-    console.out.print(f"\n[bold]{diagnosis.title}[/] after {diagnosis.env_steps:,} steps")
+    console.out.print(console.heading(f"\n{diagnosis.title}", f" after {diagnosis.env_steps:,} steps"))
     for table in diagnosis.tables():
         console.out.print(console.table(f"\n{table.title}", table.columns, table.rows))
-    console.out.print("\n[bold]What it means[/]")
+    console.out.print(console.heading("\nWhat it means"))
     for sentence in diagnosis.sentences():
         console.out.print(console.bullet(sentence))

@@ -45,6 +45,5 @@ def run(args: argparse.Namespace) -> int:
     console.out.print(
         f"written: {args.out} ({learned.config.algo} on {learned.config.env}, seed {learned.seed}, "
         f"iteration {learned.iteration})",
-        markup=False,
     )
     return 0

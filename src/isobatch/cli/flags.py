@@ -12,25 +12,37 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.fields import COUNT, POSITIVE, fields_of
+from isobatch.settings.fields import COUNT, POSITIVE, Field, fields_of
 from isobatch.settings.options import LONGEST_EPISODE, Options
 from isobatch.settings.parsing import JsonMapping, parse_value
-from isobatch.settings.presets import STALE_OBJECTIVES, preset
+from isobatch.settings.presets import ALGORITHMS, STALE_OBJECTIVES, preset
 from isobatch.settings.published import PUBLISHED
+
+HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHMS)}."}  # better than at the field
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one sentence."""
+    """argparse whose complaints are one sentence; help is made by `help`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("usage", f"{kwargs.get('prog')} [flags]")
-        kwargs |= dict(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
-        super().__init__(*args, **kwargs)
+    def __init__(self, **options: Any) -> None:
+        self.fields: dict[str, tuple[argparse.Action, Field]] = {}  # those of dataclasses, by name
+        super().__init__(**options, allow_abbrev=False, add_help=False)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists what there is.")
+        raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. {self.hint}")
+
+    @property
+    def hint(self) -> str:
+        return f"`{self.prog} --help-all` lists what there is."
+
+    def show_values(self, values: dict[str, Any]) -> None:
+        """Say after each field's help text what it is: its default unless another value is given."""
+        for name, (action, field) in self.fields.items():
+            shown = _shown(values.get(name, field.default))
+            action.help = f"{HELP.get(name, field.help)} [{shown}]".replace("%", "%%")
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """As argparse does it, but a UsageError keeps its sentence: argparse makes its own of every ValueError."""
@@ -52,18 +64,17 @@ def add_dataclass(parser: Parser, title: str, owner: type) -> None:
     group = parser.add_argument_group(title)
     for name, field in fields_of(owner).items():
         flag = "--" + name.replace("_", "-")
-        shared: dict[str, Any] = dict(
-            dest=name, default=argparse.SUPPRESS, type=partial(parse_value, name, kind=field.kind),
-            help=f"{field.help} [{_shown(field.default)}]".replace("%", "%%"),
-        )  # fmt: skip
+        convert = partial(parse_value, name, kind=field.kind)
+        shared: dict[str, Any] = dict(dest=name, default=argparse.SUPPRESS, type=convert)
         if field.kind is bool:
-            group.add_argument(flag, nargs="?", const=True, metavar="BOOL", **shared)
+            action = group.add_argument(flag, nargs="?", const=True, metavar="BOOL", **shared)
             group.add_argument(
                 flag.replace("--", "--no-", 1), dest=name, action="store_const", const=False,
                 default=argparse.SUPPRESS, help=argparse.SUPPRESS,
             )  # fmt: skip
         else:
-            group.add_argument(flag, metavar=_metavar(field.kind), **shared)
+            action = group.add_argument(flag, metavar=_metavar(field.kind), **shared)
+        parser.fields[name] = action, field
 
 
 def add_config(parser: Parser) -> None:
@@ -125,12 +136,21 @@ def given_settings(args: argparse.Namespace) -> dict[str, Any]:
     return settings | given(args, Config, Hypers) | others
 
 
-def config_from(args: argparse.Namespace) -> Config:
-    """Published settings or the preset of the algorithm and the environment, then the YAML file, then the flags."""
-    settings = given_settings(args)
+def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
+    """Published settings or the preset of the algorithm and the environment, then the YAML file, then the flags.
+
+    `any_env`: the environment need not be there, since it is only a name.
+    """
+    config = _merged(given_settings(args))
+    if not any_env:
+        check_env_id(config.env)
+    return config
+
+
+def _merged(settings: dict[str, Any]) -> Config:
     if "preset" not in settings:
         return preset(**settings)
-    name = settings.pop("preset")
+    name = parse_value("preset", settings.pop("preset"), str)
     if name not in PUBLISHED:
         raise UsageError(
             f"preset={name!r} is unknown{near_matches(name, PUBLISHED) or '; use ' + ', '.join(PUBLISHED) + '.'}"
@@ -144,15 +164,17 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
     """Complain about the first argument that nobody asked for."""
     if unknown:
         word = unknown[0].split("=")[0]
-        hint = near_matches(word, parser.flags()) or f". `{parser.prog} --help` lists what there is."
+        hint = near_matches(word, parser.flags()) or f". {parser.hint}"
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint}")
 
 
-def _shown(default: Any) -> str:
-    """A default value as one would type it; presets may say otherwise."""
-    if isinstance(default, tuple):
-        return ",".join(map(str, default))
-    return f"{default:g}" if isinstance(default, float) else str(default).lower() if default is None else str(default)
+def _shown(value: Any) -> str:
+    """A value as one would type it."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(str, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _metavar(kind: Any) -> str:

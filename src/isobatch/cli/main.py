@@ -1,7 +1,4 @@
-"""The command `isobatch`: picks the subcommand, and turns errors into one sentence and an exit code.
-
-Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted.
-"""
+"""The command `isobatch`: picks the subcommand, and is the boundary at which every error becomes one sentence."""
 
 from __future__ import annotations
 
@@ -11,8 +8,10 @@ import sys
 from contextlib import suppress
 from types import ModuleType
 
+from isobatch.cli.failures import report
 from isobatch.cli.flags import Parser, check_unknown
-from isobatch.errors import RunError, UsageError, near_matches
+from isobatch.cli.streams import Results, flush_streams, prepare_streams
+from isobatch.errors import UsageError, near_matches
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
@@ -28,6 +27,7 @@ COMMANDS = {
     "envs": "list the environments",
     "demo": "see what it is about, in a few minutes",
 }
+HELP_WORDS = ("-h", "--help", "--help-all")
 USAGE = """isobatch: policy optimization that behaves the same at any batch size.
 
 usage: isobatch COMMAND [flags]      isobatch COMMAND --help
@@ -36,26 +36,20 @@ usage: isobatch COMMAND [flags]      isobatch COMMAND --help
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    prepare_streams()
     try:
         find_modules_here()
-        return run(words)
-    except UsageError as error:
-        print(f"isobatch: {error}", file=sys.stderr)
-        return 2
-    except RunError as error:
-        print(f"isobatch: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of a pipe went away
-        sys.stderr.close()
-        return 0
+        code = run(sys.argv[1:] if argv is None else argv)
+    except BaseException as error:
+        code = report(error)
+    return flush_streams(code)
 
 
 def run(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(USAGE + "\n".join(f"  {name:9} {help_text}" for name, help_text in COMMANDS.items()))
+    if words[:1] == ["help"] and len(words) > 1:  # help train
+        words = [words[1], "--help"]
+    if not words or words[0] in (*HELP_WORDS, "help"):
+        print(USAGE + "\n".join(f"  {name:9} {help_text}" for name, help_text in COMMANDS.items()), file=Results())
         return 0
     if words[0] in ("-V", "--version"):
         from importlib.metadata import version
@@ -71,7 +65,14 @@ def run(words: list[str]) -> int:
     command: ModuleType = importlib.import_module(f"isobatch.cli.{name}")
     parser = Parser(prog=f"isobatch {name}", description=command.__doc__)
     command.add_flags(parser)
-    args, unknown = parser.parse_known_args([_hyphens(word) for word in words[1:]])
+    words = [_hyphens(word) for word in words[1:]]
+    if any(word in HELP_WORDS for word in words):
+        from isobatch.cli.help import help_text
+
+        others = [word for word in words if word not in HELP_WORDS]
+        print(help_text(name, parser, others, "--help-all" in words), end="", file=Results())
+        return 0
+    args, unknown = parser.parse_known_args(words)
     check_unknown(parser, unknown)
     return int(command.run(args))
 

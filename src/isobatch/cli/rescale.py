@@ -17,6 +17,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
 from isobatch.errors import UsageError
 from isobatch.files import read_text, write_file
+from isobatch.formatting import rounded
 from isobatch.rescaling import Rescaled, rescale
 from isobatch.rescaling.rules import RULES
 from isobatch.settings.config import Config, Hypers
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
     source = library_settings_from(args)
     if args.devices is not None and args.to_devices is None:
         raise UsageError(f"--devices {args.devices} says how many there were: add --to-devices, or leave it out.")
+    if args.factor is None and all(getattr(args, f"to_{name}") is None for name in TARGETS):
+        flags = ", ".join(f"--to-{name.replace('_', '-')}" for name in TARGETS)
+        raise UsageError(f"no target was given: use one of {flags} or --factor.")
     result = rescale(
         source.config if source else config_before(args),
         **{name: getattr(args, f"to_{name}") for name in TARGETS},
@@ -98,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 def config_before(args: argparse.Namespace) -> Config:
     """The settings of a run, if one was named, under those set by flags; else those of flags and files."""
     if args.run_dir is None:
-        return config_from(args)
+        return config_from(args, any_env=True)
     for flag in ("config", "preset", "stale_objective"):
         if getattr(args, flag, None) is not None:
             raise UsageError(f"--{flag.replace('_', '-')} and a run cannot go together: give one of them.")
@@ -148,7 +152,7 @@ def answer_in(name: str | None, after: Config, source: Any) -> Any:
 def show(result: Rescaled) -> None:
     """What changed and why, what did not, and where the theory stops."""
     out, after = console.out, result.after
-    out.print(f"[bold]{after.algo}[/] on [bold]{after.env}[/], batches divided by c = {result.factor:.6g}\n")
+    out.print(console.subject(after.algo, after.env, f", batches divided by c = {rounded(result.factor, 6)}\n"))
     if result.changes:
         rows = [[c.name, _shown(c.before), _shown(c.after), c.rule, c.reason] for c in result.changes]
         out.print(console.text_table(["quantity", "before", "after", "rule", "why"], rows, right=(1, 2)))
@@ -157,7 +161,7 @@ def show(result: Rescaled) -> None:
     out.print()
     out.print(console.bullet(", ".join(held(result)), "held  "))
     if result.warnings:
-        out.print("\n[bold]where the theory stops[/]")
+        out.print(console.heading("\nwhere the theory stops"))
         for sentence in result.warnings:
             out.print(console.bullet(sentence))
     out.print()
@@ -165,16 +169,16 @@ def show(result: Rescaled) -> None:
 
 def show_settings(after: Config, text: str) -> None:
     out = console.out
-    out.print("[bold]settings[/]")
-    out.print(text, markup=False)
-    out.print("[bold]flags[/]")
-    out.print(f"isobatch train {_flags(changed_settings(after))}", markup=False)
+    out.print(console.heading("settings"))
+    out.print(text)
+    out.print(console.heading("flags"))
+    out.print(f"isobatch train {_flags(changed_settings(after))}")
 
 
 def show_answer(answer: Any) -> None:
     out, title = console.out, answer.library.title
-    out.print(f"[bold]{title}[/]: {answer.library.batch_size}")
-    out.print(answer.excerpt.rstrip("\n"), markup=False)
+    out.print(console.heading(title, f": {answer.library.batch_size}"))
+    out.print(answer.excerpt.rstrip("\n"))
     for heading, words in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
@@ -232,7 +236,7 @@ def _typed(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return rounded(value, 6)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -1,10 +1,5 @@
 """Claims as experiments: list them, run one, or make its tables, figures and page again.
 
-isobatch study list
-isobatch study run NAME --scale quick|laptop|paper
-isobatch study run pendulum-post --measure-seed 0
-isobatch study report DIR
-
 A study that was interrupted goes on where it stopped: give the same command again.
 """
 
@@ -17,6 +12,7 @@ from typing import TYPE_CHECKING
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError, near_matches
+from isobatch.formatting import counted
 
 if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
@@ -117,7 +113,7 @@ def _run_blog_post(args: argparse.Namespace) -> int:
         return 0
     for claim in report.claims:
         console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.evidence}."))
-    console.out.print(f"\n{len(report.pictures)} pictures and the numbers: {out}", markup=False)
+    console.out.print(f"\n{counted(len(report.pictures), 'picture')} and the numbers: {out}")
     return 0
 
 
@@ -134,15 +130,14 @@ def show(path: Path, as_json: bool) -> int:
     if as_json:
         console.print_json(dict(report))
         return 0
-    console.out.print(f"\n[bold]{report['study']}[/] ({report['scale']}): ", end="")
-    console.out.print(report["claim"], markup=False)
+    console.out.print(console.heading(f"\n{report['study']}", f" ({report['scale']}): {report['claim']}"))
     for env in dict.fromkeys(line["env"] for line in report["table"]):
         lines = [line["cells"] for line in report["table"] if line["env"] == env]
         console.out.print(console.table(f"\n{env}", COLUMNS, lines))
     if report["verdict"]:
-        console.out.print("\n[bold]What it shows[/]")
+        console.out.print(console.heading("\nWhat it shows"))
     for sentence in report["verdict"]:
         console.out.print(console.bullet(sentence))
-    console.out.print(f"\nrows.csv, curves.csv.gz and {len(report['pictures'])} pictures: {path}", markup=False)
-    console.out.print(f"Report, to open in a browser: {report['page']}", markup=False)
+    console.out.print(f"\nrows.csv, curves.csv.gz and {counted(len(report['pictures']), 'picture')}: {path}")
+    console.out.print(f"Report, to open in a browser: {report['page']}")
     return 0

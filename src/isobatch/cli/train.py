@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     use_cores(options.num_seeds, config)
     head = console.err if args.json else console.out
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
-    head.print(f"[bold]{config.algo}[/] on [bold]{config.env}[/], {seeds}")
+    head.print(console.subject(config.algo, config.env, f", {seeds}"))
     lines = batch_accounting(config)
     if config.policy_iterations_per_phase:
         from isobatch.envs.registry import environment_of

@@ -14,6 +14,7 @@ from pathlib import Path
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given
 from isobatch.errors import RunError, UsageError
+from isobatch.formatting import counted
 from isobatch.settings.files import dump_config
 from isobatch.settings.options import Options
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     elif difference is None:
         console.out.print(
             f"identical: {compared:,} metric values and {numbers:,} numbers of the final state, "
-            f"{config.env_steps:,} environment steps, {options.num_seeds} seed(s)."
+            f"{counted(config.env_steps, 'environment step')}, {counted(options.num_seeds, 'seed')}."
         )
     else:
         console.out.print(f"different: {difference}.")

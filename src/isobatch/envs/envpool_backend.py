@@ -5,7 +5,6 @@ An environment that has ended is reset by the next step, which is none: `autores
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -15,42 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from isobatch.envs.catalog import import_envpool, missing_library, unknown_env
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.envs.host_spaces import Actions, Observations
 from isobatch.envs.interface import Settings
-from isobatch.errors import UsageError, first_line, near_matches
+from isobatch.errors import UsageError, first_line
 
 NO_LIMIT = 2**31 - 1
-INSTALL = "make setup-envpool, or pip install 'isobatch[envpool]'"
-
-
-def is_installed() -> bool:
-    return importlib.util.find_spec("envpool") is not None
-
-
-def envpool_ids() -> list[str]:
-    """Ids that EnvPool knows; none if it is not installed."""
-    return sorted(imported().list_all_envs()) if is_installed() else []
-
-
-def imported() -> Any:
-    if not is_installed():
-        raise UsageError(f"backend 'envpool' is not installed: {INSTALL}.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import envpool
-    except ImportError as error:
-        raise missing_library(error) from None
-    return envpool
-
-
-def missing_library(error: BaseException) -> UsageError:
-    """A system library that EnvPool's environments need: which one, and how to get it."""
-    text = first_line(error)
-    if "Qt" in text:
-        return UsageError(f"EnvPool's Procgen needs Qt ({text}): apt-get install libqt5gui5, or make setup-envpool.")
-    return UsageError(f"EnvPool cannot be loaded ({text}): install what it misses, or {INSTALL}.")
 
 
 class EnvPoolEnvironment(HostEnvironment):
@@ -63,10 +33,9 @@ class EnvPoolEnvironment(HostEnvironment):
 
     def __init__(self, env_id: str, settings: Settings) -> None:
         self.env_id, self.kwargs = env_id, json.loads(settings.kwargs)
-        envpool = imported()
+        envpool = import_envpool()
         if env_id not in envpool.list_all_envs():
-            known = near_matches(env_id, envpool.list_all_envs())
-            raise UsageError(f"env='envpool/{env_id}' is unknown{known or '; `isobatch envs` lists the ids.'}")
+            raise unknown_env(f"envpool/{env_id}")
 
         def make() -> Any:
             spec = envpool.make_spec(env_id, **self.kwargs)
@@ -92,7 +61,7 @@ class EnvPoolEnvironment(HostEnvironment):
 
         def make() -> Any:
             kwargs = threads | self.kwargs
-            pool = imported().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **kwargs)
+            pool = import_envpool().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **kwargs)
             return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
 
         pool, _ = quietly(make, self.env_id, self.kwargs)

@@ -27,13 +27,6 @@ MODES = {
 }
 
 
-def gymnasium_ids() -> list[str]:
-    """Ids of Gymnasium's registry: the newest version of each name."""
-    specs = [spec for spec in gymnasium.registry.values() if spec.entry_point is not None]
-    newest = {(spec.namespace, spec.name): spec for spec in sorted(specs, key=lambda spec: spec.version or 0)}
-    return sorted(spec.id for spec in newest.values())
-
-
 class GymnasiumEnvironment(HostEnvironment):
     """What an environment looks like, found out by making one; and vectors of it."""
 

@@ -12,8 +12,6 @@ from jaxtyping import Array, Key
 from isobatch.envs.interface import State, Step
 from isobatch.envs.spaces import Box, Discrete, Space
 
-BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made"}
-
 
 class GymnaxEnvironment:
     """A gymnax environment with its default parameters: one of its registry, or an object of a user's own."""
@@ -60,13 +58,6 @@ def is_gymnax(env: object) -> bool:
     from gymnax.environments.environment import Environment
 
     return isinstance(env, Environment)
-
-
-def gymnax_ids() -> list[str]:
-    """Ids of the gymnax environments that work here."""
-    import gymnax
-
-    return [env_id for env_id in gymnax.registered_envs if env_id not in BROKEN]
 
 
 def _action_space(space: Any) -> Space:

@@ -16,10 +16,11 @@ from typing import Any
 
 import gymnasium
 
+from isobatch.envs.catalog import GYMNAX, IN_JAX, unknown_env
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.envs.interface import Environment, Settings
 from isobatch.envs.spaces import Box
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, first_line
 from isobatch.settings.config import Config
 
 USUAL = Settings()
@@ -115,21 +116,14 @@ def _copies(env: gymnasium.Env) -> Constructor:
     return lambda **kwargs: copy.deepcopy(env)
 
 
+def is_registered(name: str) -> bool:
+    """Whether `register_env` added it."""
+    return name in _JAX or name in _CONSTRUCTORS
+
+
 def env_ids() -> list[str]:
     """Every id of an environment written in JAX."""
-    from isobatch.envs.gymnax_backend import gymnax_ids
-    from isobatch.envs.probes import PROBES
-
-    return [*_JAX, *gymnax_ids(), *PROBES]
-
-
-def host_ids() -> list[str]:
-    """Every id of the other backends, as far as they are installed."""
-    from isobatch.envs.envpool_backend import envpool_ids
-    from isobatch.envs.gymnasium_backend import gymnasium_ids
-
-    backends = [f"gymnasium/{i}" for i in gymnasium_ids()] + [f"envpool/{i}" for i in envpool_ids()]
-    return [*_CONSTRUCTORS, *backends]
+    return [*_JAX, *IN_JAX]
 
 
 def as_played(config: Config) -> Config:
@@ -161,16 +155,15 @@ def make_env(env_id: str, settings: Settings = USUAL) -> AnyEnvironment:
 
 def jax_env(env_id: str, settings: Settings) -> Environment | None:
     """None if there is no such environment written in JAX."""
-    from isobatch.envs.gymnax_backend import BROKEN, GymnaxEnvironment, gymnax_ids
     from isobatch.envs.probes import PROBES
 
     env: Environment
     if env_id in _JAX or env_id in PROBES:
         env = _JAX.get(env_id) or PROBES[env_id]
-    elif env_id in gymnax_ids():
+    elif env_id in GYMNAX:
+        from isobatch.envs.gymnax_backend import GymnaxEnvironment
+
         env = GymnaxEnvironment(env_id)
-    elif env_id in BROKEN:
-        raise UsageError(f"env={env_id!r} is not available: {BROKEN[env_id]}; use another id from `isobatch envs`.")
     else:
         return None
     host_only = {
@@ -192,26 +185,32 @@ def jax_env(env_id: str, settings: Settings) -> Environment | None:
 
 
 def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment:
-    from isobatch.envs.gymnasium_backend import GymnasiumEnvironment, gymnasium_ids
+    from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 
     module, colon, _ = name.rpartition(":")
     if name in _CONSTRUCTORS:
         return GymnasiumEnvironment(name, settings, _CONSTRUCTORS[name])
     if colon:
-        try:
-            importlib.import_module(module)
-        except ImportError as error:
-            raise UsageError(f"env={env_id!r} names a module that cannot be imported: {error}.") from None
+        import_module_of(env_id, module)
     elif name not in gymnasium.registry and name.startswith("ALE/"):
         raise UsageError(
             f"env={env_id!r} is an Atari game of the package ale-py: pip install ale-py, and use env='ale_py:{name}', "
             f"or env='envpool/{name.removeprefix('ALE/')}'."
         )
     elif name not in gymnasium.registry:
-        known = host_ids() if name != env_id else [*env_ids(), *gymnasium_ids(), *host_ids()]
-        close = near_matches(env_id, known) or "; `isobatch envs` lists the ids."
-        raise UsageError(f"env={env_id!r} is unknown{close} (One of your own: isobatch.register_env it first.)")
+        raise unknown_env(env_id)
     return GymnasiumEnvironment(name, settings)
+
+
+def import_module_of(env_id: str, module: str) -> None:
+    """Import the module that registers an environment, whatever it does then."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise UsageError(f"env={env_id!r} names a module that cannot be imported: {first_line(error)}.") from None
+    except (Exception, SystemExit) as error:
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"env={env_id!r} names a module that fails while it is imported ({cause}).") from None
 
 
 def envpool_env(name: str, settings: Settings) -> HostEnvironment:

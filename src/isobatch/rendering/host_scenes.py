@@ -12,7 +12,8 @@ import gymnasium
 import jax
 import numpy as np
 
-from isobatch.envs.envpool_backend import EnvPoolEnvironment, imported, quietly
+from isobatch.envs.catalog import import_envpool
+from isobatch.envs.envpool_backend import EnvPoolEnvironment, quietly
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.errors import UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
@@ -84,7 +85,7 @@ class EnvPoolScene:
         self.close()
 
         def make() -> Any:
-            pool = imported().make_gymnasium(self._env.env_id, num_envs=1, seed=seed, **self._kwargs)
+            pool = import_envpool().make_gymnasium(self._env.env_id, num_envs=1, seed=seed, **self._kwargs)
             return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
 
         self._pool, _ = quietly(make, self._env.env_id, self._kwargs)

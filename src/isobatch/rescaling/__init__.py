@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isobatch.errors import UsageError, near_matches
-from isobatch.formatting import html_list, html_table, plain_table
+from isobatch.formatting import counted, html_list, html_table, plain_table, rounded
 from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.rules import RULES, Rule
 from isobatch.rescaling.targets import Target, resolve
@@ -205,9 +205,10 @@ def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str
 def _target_reason(config: Config, target: Target) -> str:
     if target.devices is not None:
         each = config.num_envs / target.devices_before
-        return f"{target.devices} devices of {each:g} environments, {target.devices_before} before"
+        now = f"{counted(target.devices, 'device')} of {rounded(each, 6)} environments"
+        return f"{now}, {target.devices_before} before"
     return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return rounded(value, 4) if isinstance(value, float) else str(value)

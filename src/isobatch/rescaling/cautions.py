@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from isobatch.formatting import rounded
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
@@ -40,8 +41,8 @@ def critical_batch_size(before: Config, after: Config, critical_batch: float | N
     cost = (1 + large / critical_batch) / (1 + small / critical_batch)
     place = "above" if worst > critical_batch else "near"
     return (
-        f"an optimization batch of {worst:,} is {place} the critical batch size of {critical_batch:,.6g}: expect to "
-        f"need {cost:.2f} times the environment steps for the same result ((1 + B'/B_crit) / (1 + B/B_crit))."
+        f"an optimization batch of {worst:,} is {place} the critical batch size of {rounded(critical_batch, 6)}: "
+        f"expect to need {cost:.2f} times the environment steps for the same result ((1 + B'/B_crit) / (1 + B/B_crit))."
     )
 
 
@@ -78,7 +79,7 @@ def steps_change(before: Config, after: Config) -> str:
     if t == new or before.complete_episodes:
         return ""
     decay = before.hypers.gamma * before.hypers.gae_lambda
-    horizon = f"{1 / (1 - decay):.3g} steps" if decay < 1 else "without end"
+    horizon = f"{rounded(1 / (1 - decay))} steps" if decay < 1 else "without end"
     return (
         f"num_steps {t} -> {new}: the last steps of each rollout bootstrap from the value function, so the bias "
         f"changes with T, most where T is not well above the horizon of the advantages, 1/(1 - gamma lambda) = "
@@ -92,7 +93,7 @@ def stale_data(before: Config, after: Config) -> str:
     if not before.staleness or old == new:
         return ""
     return (
-        f"staleness={before.staleness} iterations stays: data will be {before.staleness * new:,} environment steps old "
+        f"staleness={before.staleness} stays: data will be {before.staleness * new:,} environment steps old "
         f"instead of {before.staleness * old:,}; for the same age use staleness={before.staleness * old / new:.4g}."
     )
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from isobatch.formatting import rounded
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
 
@@ -131,14 +132,14 @@ def _proximal_reason(before: Config, after: Config) -> str:
         return f"not in use: proximal_policy is {before.proximal_policy}"
     steps = [center_of_mass(c.hypers.beta_prox) for c in (before, after)]
     age = before.geometry.proximal_age(before.hypers.beta_prox)
-    return f"{steps[0]:.4g} -> {steps[1]:.4g} gradient steps, so {age:,.0f} environment steps old"
+    return f"{rounded(steps[0], 4)} -> {rounded(steps[1], 4)} gradient steps, so {age:,.0f} environment steps old"
 
 
 def _advantage_reason(before: Config, after: Config) -> str:
     spans = [span(advantage_decay(c)) for c in (before, after)]
     samples = [s * c.geometry.iteration_batch for s, c in zip(spans, (before, after), strict=True)]
     held = f"{samples[0]:,.0f}" if math.isclose(*samples, rel_tol=1e-6) else f"{samples[0]:,.0f} -> {samples[1]:,.0f}"
-    return f"over {spans[0]:.4g} -> {spans[1]:.4g} iterations, so {held} samples"
+    return f"over {rounded(spans[0], 4)} -> {rounded(spans[1], 4)} iterations, so {held} samples"
 
 
 PAPER = "Hilton 2021"

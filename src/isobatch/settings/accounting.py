@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass
 
@@ -11,14 +12,19 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
     g, hypers = config.geometry, config.hypers
     updates = config.num_iterations - config.staleness
     lines = [
-        ("iteration batch", f"{g.num_envs:,} environments x {g.num_steps:,} steps = {g.iteration_batch:,} steps"),
+        (
+            "iteration batch",
+            f"{counted(g.num_envs, 'environment')} x {counted(g.num_steps, 'step')} = "
+            f"{counted(g.iteration_batch, 'step')}",
+        ),
         (
             "optimization batch",
-            f"{g.iteration_batch:,} / {g.num_minibatches:,} minibatches = {g.optimization_batch:,} samples",
+            f"{g.iteration_batch:,} / {counted(g.num_minibatches, 'minibatch')} = "
+            f"{counted(g.optimization_batch, 'sample')}",
         ),
         (
             "gradient steps",
-            f"{g.num_minibatches:,} minibatches x {g.update_epochs} epoch{'s' if g.update_epochs > 1 else ''} "
+            f"{counted(g.num_minibatches, 'minibatch')} x {counted(g.update_epochs, 'epoch')} "
             f"= {g.gradient_steps:,} per iteration, {g.gradient_steps * updates:,} in all",
         ),
     ]
@@ -26,7 +32,7 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
         lines.append(
             (
                 "proximal policy",
-                f"EWMA, center of mass {center_of_mass(hypers.beta_prox):,.3g} gradient steps "
+                f"EWMA, center of mass {rounded(center_of_mass(hypers.beta_prox))} gradient steps "
                 f"= {g.proximal_age(hypers.beta_prox):,.0f} environment steps",
             )
         )
@@ -34,15 +40,17 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
         lines.append(("proximal policy", config.proximal_policy))
     if config.policy_iterations_per_phase:
         aux = config.aux_minibatches * config.policy_iterations_per_phase
+        iterations = counted(config.policy_iterations_per_phase, "iteration")
         lines += [
-            ("phase batch", f"{config.policy_iterations_per_phase:,} iterations = {g.phase_batch:,} steps"),
+            ("phase batch", f"{iterations} = {counted(g.phase_batch, 'step')}"),
             (
                 "auxiliary phase",
-                f"{config.aux_epochs} epochs x {aux:,} minibatches of {g.phase_batch // aux:,} samples",
+                f"{counted(config.aux_epochs, 'epoch')} x {counted(aux, 'minibatch')} of "
+                f"{counted(g.phase_batch // aux, 'sample')}",
             ),
         ]
     if config.staleness:
         steps = config.staleness * g.iteration_batch
-        lines.append(("staleness", f"{config.staleness} iterations = {steps:,} environment steps"))
-    lines.append(("run", f"{config.num_iterations:,} iterations = {config.env_steps:,} environment steps per seed"))
-    return lines
+        lines.append(("staleness", f"{counted(config.staleness, 'iteration')} = {counted(steps, 'environment step')}"))
+    run = f"{counted(config.num_iterations, 'iteration')} = {counted(config.env_steps, 'environment step')} per seed"
+    return [*lines, ("run", run)]

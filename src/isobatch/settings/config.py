@@ -239,7 +239,7 @@ class Config:
         flat |= dataclasses.asdict(self.hypers)
         return {k: plain_value(v) for k, v in flat.items()}
 
-    def replace(self, **changes: Any) -> Config:
+    def replace(self, /, **changes: Any) -> Config:
         """A copy with fields of either dataclass changed by name, checked and converted."""
         clean = parse_fields(changes, setting_fields(), "setting")
         hypers = {name: clean.pop(name) for name in fields_of(Hypers) if name in clean}

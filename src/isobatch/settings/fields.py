@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, brief, near_matches
 from isobatch.settings.parsing import parse_value
 
 INF = math.inf
@@ -51,12 +51,12 @@ class Range:
         elif isinstance(value, (int, float)) and value not in self:
             if self.whole:
                 bound = f"at least {self.low}" if value < self.low else f"at most {self.high}"
-                raise UsageError(f"{name}={value} must be {bound}{self.why}.")
+                raise UsageError(f"{name}={brief(value)} must be {bound}{self.why}.")
             raise UsageError(f"{name}={value:g} is out of range: use a number {self}{self.why}.")
 
     def _check_each(self, name: str, values: tuple[Any, ...]) -> None:
         if self.whole and (not values or any(value not in self for value in values)):
-            raise UsageError(f"{name}={list(values)} must be a list of positive sizes, for example 64,64.")
+            raise UsageError(f"{name}={brief(list(values))} must be a list of positive sizes, for example 64,64.")
         for value in values:
             if value not in self:
                 raise UsageError(f"{name}={value:g} is out of range: use numbers {self}.")

@@ -11,6 +11,7 @@ import yaml
 from isobatch.errors import UsageError
 from isobatch.files import read_text
 from isobatch.settings.config import Config
+from isobatch.settings.safe_yaml import read_yaml
 
 
 def dump_config(config: Config) -> str:
@@ -34,11 +35,9 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def parse_mapping(text: str, name: str) -> dict[str, Any]:
     """The mapping in a YAML text; `name` is what to call it in a complaint."""
     try:
-        mapping = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" at line {where.line + 1}" if where else ""
-        raise UsageError(f"{name} is not valid YAML{line}: use lines of `name: value`.") from None
+        mapping = read_yaml(text)
+    except ValueError as error:
+        raise UsageError(f"{name} {error}: use lines of `name: value`.") from None
     if not isinstance(mapping, dict):
         kind = {list: "a list", str: "a text", type(None): "empty"}.get(type(mapping), f"a {type(mapping).__name__}")
         raise UsageError(f"{name} is not a mapping but {kind}: use lines of `name: value`.")

@@ -10,8 +10,10 @@ import types
 import typing
 from typing import Any, Literal
 
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, brief
+from isobatch.settings.safe_yaml import read_yaml
 
+LARGEST_INT = 1 << 1024  # whole numbers up to the largest float are told apart from texts and complained about by range
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -24,12 +26,7 @@ class JsonMapping(str):
     def of(cls, value: Any) -> JsonMapping:
         """From a mapping, or from its JSON or YAML text."""
         if isinstance(value, str):
-            import yaml
-
-            try:
-                value = yaml.safe_load(value)
-            except yaml.YAMLError:
-                raise ValueError from None
+            value = read_yaml(value)
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise TypeError
         return cls(json.dumps(value, sort_keys=True))
@@ -71,7 +68,7 @@ def parse_value(name: str, value: Any, kind: Any) -> Any:
     try:
         return _convert(value, kind)
     except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name}={value!r} is not valid: use {describe_kind(kind)}.") from None
+        raise UsageError(f"{name}={brief(value)} is not valid: use {describe_kind(kind)}.") from None
 
 
 def _convert(value: Any, kind: Any) -> Any:
@@ -97,6 +94,8 @@ def _convert(value: Any, kind: Any) -> Any:
         return _to_int(value)
     if kind is str and not isinstance(value, str):
         raise TypeError
+    if kind is str and not value.isprintable():  # it is shown on terminals and written into files
+        raise ValueError
     return kind(value)
 
 
@@ -110,13 +109,16 @@ def _to_bool(value: Any) -> bool:
 def _to_int(value: Any) -> int:
     """Whole numbers of any size, and "1e6", which is how people write a million and what YAML takes for a text."""
     if hasattr(value, "__index__"):
-        return operator.index(value)
+        number = operator.index(value)
+        if abs(number) > LARGEST_INT:
+            raise OverflowError
+        return number
     if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
         return int(value)
-    number = float(value)
-    if number != int(number):
+    rounded = float(value)
+    if rounded != int(rounded):
         raise ValueError
-    return int(number)
+    return int(rounded)
 
 
 def describe_kind(kind: Any) -> str:
@@ -131,4 +133,4 @@ def describe_kind(kind: Any) -> str:
         return f"a list of {'whole numbers, for example 64,64' if whole else 'numbers, for example 0.9,0.95'}"
     if kind is JsonMapping:
         return "a mapping, for example '{gravity: 3.7}'"
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text of one line"}[kind]

@@ -163,11 +163,14 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
         >>> config.num_envs, config.hypers.learning_rate, config.geometry.iteration_batch
         (16, 0.001, 2048)
     """
+    algo = parse_value("algo", algo, str)
+    env = env if env is None else parse_value("env", env, str)
     if algo in PUBLISHED:
         named = PUBLISHED[algo]
-        algo, env, settings = named.algo, env or named.env, ALGORITHMS[named.algo] | named.settings
+        algo, settings = named.algo, ALGORITHMS[named.algo] | named.settings
+        env = named.env if env is None else env
     elif algo in ALGORITHMS:
-        env = env or "CartPole-v1"
+        env = "CartPole-v1" if env is None else env
         name = bare_id(env)
         settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | ALGORITHM_ON_ENVIRONMENT.get((algo, name), {})
     else:

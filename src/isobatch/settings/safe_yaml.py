@@ -1,0 +1,68 @@
+"""YAML of unknown origin: read within bounds, or refused with what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MOST_CHARACTERS = 200_000  # PyYAML reads about 100,000 in a second
+MOST_ALIASES = 1000
+MOST_VALUES = 100_000  # with those that aliases repeat
+MOST_ENTRIES = 1000  # of a mapping that others were merged into
+
+
+def read_yaml(text: str) -> Any:
+    """The value of a YAML text, or a ValueError whose message goes on after the name of the text."""
+    import yaml
+
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"has {len(text):,} characters, more than settings need: use at most {MOST_CHARACTERS:,}")
+    try:
+        value = yaml.load(text, Loader=_loader())
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        raise ValueError(f"is not valid YAML{f' at line {where.line + 1}' if where else ''}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError as error:  # `!!int abc`, 2020-13-45
+        raise ValueError(f"is not valid YAML ({error})") from None
+    except (TypeError, ArithmeticError, LookupError, AttributeError):  # other values that do not fit their tag
+        raise ValueError("is not valid YAML") from None
+    _check_size(value)
+    return value
+
+
+def _loader() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """PyYAML's safe one, with bounds on what a short text can repeat."""
+
+        aliases = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                self.aliases += 1
+                if self.aliases > MOST_ALIASES:
+                    raise yaml.composer.ComposerError(None, None, "too many aliases", self.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > MOST_ENTRIES:
+                raise yaml.constructor.ConstructorError(None, None, "too many entries", node.start_mark)
+
+    return Loader
+
+
+def _check_size(value: Any) -> None:
+    """Count what printing the value would print; a value that contains itself never ends."""
+    left, count = [value], 0
+    while left:
+        one = left.pop()
+        count += 1
+        if count + len(left) > MOST_VALUES:
+            raise ValueError("repeats itself without end, or nearly so")
+        if isinstance(one, dict):
+            left += [*one.keys(), *one.values()]
+        elif isinstance(one, (list, tuple, set)):
+            left += one

@@ -1,0 +1,55 @@
+"""What people see while a command runs, and at its end."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from isobatch.cli import console
+from isobatch.cli.main import main
+from isobatch.settings.accounting import batch_accounting
+from isobatch.settings.presets import preset
+
+
+def test_progress_is_what_is_done(capsys: pytest.CaptureFixture) -> None:
+    """8 of 9 iterations are 88 %, not the tenth below it."""
+    with console.training_bar(9, quiet=False) as watch:
+        for steps in range(1, 10):
+            watch(SimpleNamespace(env_steps=steps, steps_per_second=1, seconds_left=9 - steps, episodic_return=0.04))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["11", "22", "33", "44", "55", "66", "77", "88", "100"]
+    assert "return 0.04 " in lines[0]
+
+
+def test_one_of_a_thing_has_no_plural() -> None:
+    config = preset("ppo-ewma", num_envs=1, num_minibatches=1, update_epochs=1, beta_prox=4095 / 4096)
+    text = "\n".join(sentence for _, sentence in batch_accounting(config))
+    assert "1 environment x 128 steps = 128 steps" in text
+    assert "1 minibatch x 1 epoch =" in text
+    assert "center of mass 4,095 gradient steps" in text
+
+
+@pytest.mark.parametrize("words", [["rescale", "--to-num-envs", "1"], ["advise", "--num-envs", "1"], ["study", "list"]])
+def test_no_trailing_blanks_and_no_wrong_plurals(words: list[str], capsys: pytest.CaptureFixture) -> None:
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert all(line == line.rstrip() for line in out.splitlines())
+    assert "e+0" not in out
+    assert " 1 environments" not in out
+
+
+def test_a_missing_target_is_asked_for_by_its_flags(capsys: pytest.CaptureFixture) -> None:
+    assert main(["rescale"]) == 2
+    assert "use one of --to-num-envs, --to-num-steps, --to-optimization-batch, --to-devices or --factor" in (
+        capsys.readouterr().err
+    )
+
+
+def test_tables_show_text_as_it_is(capsys: pytest.CaptureFixture) -> None:
+    console.out.print(console.table("[/title]", ["[bold]a"], [["[/x] :smile:"], [console.number(math.nan)]]))
+    out = capsys.readouterr().out
+    assert "[/title]" in out
+    assert "[bold]a" in out
+    assert "[/x] :smile:" in out
