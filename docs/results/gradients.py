@@ -28,7 +28,7 @@ ENVIRONMENTS = {
 POST = "https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/"
 SECTIONS = "geometries,lambdas,lags,minibatches,trust-region,aggregations"
 POST_PICTURES = (
-    *(f"figure-{n}.png" for n in range(1, 7)),
+    *(f"figure-{n}.png" for n in ("1", "1-means", *range(2, 7))),
     *("000000440-geometries.png", "000000440-lambdas.png", "000000440-lags.png", "training-time.png"),
 )
 
@@ -97,7 +97,7 @@ def write_post(out: Path) -> list[str]:
         "## The blog post on Pendulum-v1",
         "",
         f"PPO with 4 environments x 256 steps, as in [the post]({POST}), measured after 450,560 steps. A claim *holds*",
-        "or *does not hold* where its interval says so; a measurement of one batch alone is marked.",
+        "or *does not hold* where its intervals say so. Cosines are means over 16 batches.",
         "",
         "```",
         " ".join(post_command(out)),
@@ -114,6 +114,8 @@ def write_post(out: Path) -> list[str]:
     ]
     for n in range(1, 7):
         page += [f"![Figure {n} of the post, repeated](gradients-post-figure-{n}.png)", ""]
+        if n == 1:
+            page += ["![Mean cosine against lag, signed and absolute](gradients-post-figure-1-means.png)", ""]
     page += ["### Beyond the post: the variance itself", ""]
     for name, caption in BEYOND:
         page += [f"![{caption}](gradients-post-{name}.png)", "", caption + ".", ""]
@@ -121,10 +123,20 @@ def write_post(out: Path) -> list[str]:
 
 
 VERDICT = """\
-In plain words: gradients of neighboring steps lie along the same line more often than others, but they point in one
-direction as often as in the opposite one, so they cancel in the sum that Var(G_B) consists of. A rollout of 256 steps
-is worth about as many independent samples as it has steps. Where long rollouts are noisier at equal data, the reason
-is the advantage of each single step, which sums more rewards. And what makes very short ones bad is bias."""
+In plain words: gradients of neighboring steps lie along the same line far more often than gradients of two
+trajectories, at both checkpoints. In direction the difference is smaller, and it depends on the policy: at step 399,360
+the mean cosine is +.32 at lag 1 and +.29 at lag 40, and +.25 across trajectories; at step 450,560 it is +.07, +.04 and
++.05. Neighbors point in the same direction more often than in opposite ones, but so do gradients that have nothing to
+do with each other. A cosine weighs a small gradient like a large one. Var(G_B) is made of products, in which large
+gradients count most, and there the correlation of neighbors is below .03 at this policy, .04 to .08 at three of 22
+checkpoints and not to be told from zero at the others (figure 2): a rollout of 256 steps is worth about as many
+independent samples as it has steps.
+
+Long rollouts *are* noisier at equal data: a little at 4 x 256 against 16 x 64 here, up to 3.5 times at 2 x 512 against
+128 x 8 on Pendulum [at another policy](geometry.md), and about half as noisy at a third. Here the reason is not
+correlation but the advantage of each single step, which sums more rewards: the variance grows with T while the number
+of effective samples does not fall. Acrobot's gradients are like that too; those of Breakout-MinAtar become correlated
+as training goes on (below). And what makes very short rollouts bad is bias."""
 BEYOND = (
     ("geometries", "Variance, squared bias and error over N x T at equal data, effective samples, and time"),
     ("lambdas", "The effect of lambda at three rollout lengths"),

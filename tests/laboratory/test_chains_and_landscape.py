@@ -149,7 +149,7 @@ def test_a_squared_mean_over_groups_is_unbiased() -> None:
 
 
 def test_lag_sums_against_explicit_gradients(made: SimpleNamespace) -> None:
-    """Centerd with the mean of the other chains; a trajectory ends with its episode."""
+    """Centered with the mean of the other chains; a trajectory ends with its episode."""
     config, chains, count = made.config, made.source.chains(6, 4, 5), 6
     sums = lag_sums(config, made.policy, chains, LAMBDA)
     segment = chains.segment
@@ -169,6 +169,12 @@ def test_lag_sums_against_explicit_gradients(made: SimpleNamespace) -> None:
     np.testing.assert_array_equal(sums.counts[0], [4, 2, 0, 0])
     shares = sums.shares([1, 2, 4], np.ones((1, count)))
     np.testing.assert_allclose(shares.sum(), 1)
+    # The baseline: different chains at equal times, all reset together, over the variance of one sample.
+    pairs = [(u, v) for u in range(count) for v in range(count) if u != v]
+    signal = np.mean([means[u] @ means[v] for u, v in pairs])
+    equal_times = np.mean([each[t, u] @ each[t, v] for u, v in pairs for t in range(4)])
+    expected = (equal_times - signal) / (sums.products[:, 0].mean() / 4)
+    np.testing.assert_allclose(sums.across(np.ones((1, count))), [expected], rtol=2e-3, atol=1e-5)
 
 
 def test_diagonal_sums() -> None:

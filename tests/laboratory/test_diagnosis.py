@@ -13,11 +13,13 @@ from tiny import flags, tiny
 
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
+from isobatch.gradients.correlation import cosine_across, cosine_pairs
 from isobatch.laboratory import Diagnosis, LabOptions, diagnose
 from isobatch.laboratory.diagnosis import subject_of
 from isobatch.laboratory.section_files import key_of
 from isobatch.laboratory.sections import SECTIONS, section_class
 from isobatch.laboratory.sections.aggregations import Aggregations
+from isobatch.laboratory.sections.cosines import sample_cosines
 from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.sections.lags import Lags
 from isobatch.laboratory.sections.lambdas import Lambdas
@@ -55,6 +57,29 @@ def without_time(results: list[Diagnosis]) -> str:
 
 def as_json(results: list[Diagnosis]) -> list[dict[str, Any]]:
     return [result.to_json() for result in results]
+
+
+def test_cosines_are_signed_and_absolute_means_over_batches(tmp_path: Path) -> None:
+    """Each over the four batches that were asked for, and within minus across batch by batch."""
+    train(tiny(env="Pendulum-v1"), run_dir=tmp_path / "run")
+    subject = subject_of(load_run(tmp_path / "run", "newest"), LabOptions(**SMALL))
+    found = sample_cosines(subject, subject.config.hypers.gae_lambda)
+    within, across = (
+        np.array([[pairs.mean(), np.abs(pairs).mean()] for pairs in kind])
+        for kind in zip(
+            *(
+                (cosine_pairs(gram, layout, 1), cosine_across(gram, layout))
+                for gram, layout in subject.sample_products(4, subject.config.hypers.gae_lambda)
+            ),
+            strict=True,
+        )
+    )
+    assert found.across is not None
+    for means, by_batch in (
+        (found.within[1].means, within), (found.across.means, across), (found.excess[1], within - across)
+    ):  # fmt: skip
+        np.testing.assert_allclose([means.mean.value, means.absolute.value], by_batch.mean(axis=0), rtol=1e-6)
+        assert by_batch[:, 0].min() - 1e-9 <= means.mean.low <= means.mean.value <= means.mean.high
 
 
 def test_every_section_of_every_checkpoint(results: list[Diagnosis], run_dir: Path) -> None:

@@ -12,7 +12,7 @@ from isobatch.laboratory import LabOptions
 from isobatch.laboratory.results import from_json, to_json
 from isobatch.laboratory.sections import SECTIONS, section_class
 from isobatch.laboratory.sections.aggregations import Aggregations, PairCosine
-from isobatch.laboratory.sections.cosines import Cosines, Histogram
+from isobatch.laboratory.sections.cosines import CosineMeans, Cosines, Histogram
 from isobatch.laboratory.sections.geometries import Geometries, GeometryRow
 from isobatch.laboratory.sections.lags import LagCorrelation, Lags, VarianceShare
 from isobatch.laboratory.sections.lambdas import LambdaRow, Lambdas
@@ -57,7 +57,8 @@ def text(section: Section) -> str:
     return " ".join(section.interpret())
 
 
-HISTOGRAM = Histogram((0.5, 0.5), 0.1, 0.3)
+MEANS = CosineMeans(Estimate(0.1, 0.05, 0.15), sure(0.3))
+HISTOGRAM = Histogram((0.5, 0.5), MEANS)
 EXAMPLES: dict[str, Section] = {
     "geometries": geometries(
         row(64, 16, 1.0, own=True, error_to_own=sure(1.0), effective_samples=UNKNOWN, measured_variance=sure(1.1)),
@@ -74,11 +75,12 @@ EXAMPLES: dict[str, Section] = {
         0.95,
         4,
         (LagCorrelation(1, Estimate(0.2, 0.1, 0.3)), LagCorrelation(2, Estimate(math.nan))),
+        Estimate(0.01, -0.02, 0.04),
         (VarianceShare("single samples", sure(0.7)), VarianceShare("other trajectories", Estimate(0.3))),
     ),
     "cosines": Cosines(
-        edges=(-1.0, 0.0, 1.0), within={1: HISTOGRAM, 3: HISTOGRAM}, across=HISTOGRAM, with_mean=HISTOGRAM,
-        num_envs=4, num_steps=8, batches=((1.0, 0.5), (0.5, 1.0)),
+        edges=(-1.0, 0.0, 1.0), within={1: HISTOGRAM, 3: HISTOGRAM}, across=HISTOGRAM, excess={1: MEANS, 3: MEANS},
+        with_mean=HISTOGRAM, num_envs=4, num_steps=8, batches=((1.0, 0.5), (0.5, 1.0)),
     ),
     "minibatches": Minibatches(
         4, 8, 4, (MinibatchRow(8, sure(2.0), sure(1.0), True, sure(3.0)), MinibatchRow(32, sure(0.0), sure(1.0), False))

@@ -6,18 +6,21 @@ import pytest
 
 from isobatch.cli.main import main
 from isobatch.laboratory.results import from_json, to_json
-from isobatch.laboratory.sections.cosines import Histogram, SampleCosines
+from isobatch.laboratory.sections.cosines import CosineMeans, Histogram, SampleCosines
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies.blog_post import LATE, BatchNumbers, FigureNumbers, post_config
 
 
 def test_what_its_figures_show_is_read_back() -> None:
-    histogram = Histogram((0.5, 0.5), 0.1, 0.3)
-    cosines = SampleCosines(edges=(-1.0, 0.0, 1.0), within={1: histogram}, across=None, with_mean=histogram)
+    means = CosineMeans(Estimate(0.1, 0.0, 0.2), Estimate(0.3, 0.2, 0.4))
+    histogram = Histogram((0.5, 0.5), means)
+    cosines = SampleCosines(
+        edges=(-1.0, 0.0, 1.0), within={1: histogram}, across=histogram, excess={1: means}, with_mean=histogram
+    )
     batches = BatchNumbers(((1.0, 0.5), (0.5, 1.0)), Estimate(2.0, 1.0, 3.0), Estimate(0.5, 0.4, 0.6))
     for numbers in (
         FigureNumbers({0.95: cosines}),
-        FigureNumbers({0.0: cosines}, {0.0: {40: Estimate(0.1, 0.0, 0.2)}}, {"4x256, 0": batches}),
+        FigureNumbers({0.0: cosines}, {"4x256, 0": batches}),
     ):
         assert from_json(FigureNumbers, json.loads(json.dumps(to_json(numbers)))) == numbers
 

@@ -3,6 +3,8 @@
 With d_i = g_i - mu and pairs i, j = i + h of one trajectory (an episode's part of a chain):
     correlation(h) = E[d_i . d_j] / E|d_i|^2,
     share(h)       = (2 / T^2) sum of d_i . d_j over these pairs, the part of a window's variance that comes from lag h.
+The baseline is the same for two trajectories: pairs of samples of different chains that were reset together, at equal
+times, where they have most in common.
 mu comes from the other chains: with the mean of the same samples in its place every correlation would be pulled
 down by about the variance of that mean.
 """
@@ -20,12 +22,12 @@ from jaxtyping import Array, Bool, Float
 
 from isobatch.laboratory.chains import Chains, window_advantages
 from isobatch.laboratory.inner_products import gram
-from isobatch.laboratory.landscape import window_products
+from isobatch.laboratory.landscape import reset_together, squared_mean, window_products
 from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.projection import directional
 from isobatch.networks.actor_critic import Policy
 from isobatch.settings.config import Config
-from isobatch.statistics.bootstrap import unit_mean
+from isobatch.statistics.bootstrap import pair_mean, unit_mean
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,17 @@ class LagSums:
     products: np.ndarray  # [C, L] sum of d_i . d_j
     counts: np.ndarray  # [C, L] number of pairs i, j
     everything: np.ndarray  # [C] sum of d_i . d_j over all i, j
+    equal_times: np.ndarray  # [C, C] mean of g_i . g_j over samples i, j of two chains at the same time
+    mean: np.ndarray  # [C, C] inner products of the chains' mean gradients
+    together: np.ndarray  # [C, C] whether two different chains were reset at the same time
+
+    def across(self, weights: np.ndarray) -> np.ndarray:
+        """[R]: the correlation of two trajectories at equal times."""
+        covariance = pair_mean(self.equal_times, weights, self.together) - squared_mean(
+            self.mean, weights, self.together
+        )
+        variance = unit_mean(self.products[:, 0], weights) / unit_mean(self.counts[:, 0], weights)
+        return covariance / variance
 
     def correlation(self, weights: np.ndarray) -> np.ndarray:
         """[R, L]; not a number where no two samples are so far apart."""
@@ -72,7 +85,8 @@ def lag_sums(
         watch(u / count)
         sums.append(_chain_sums(policy, (obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
     products, counts, everything = (np.stack([np.asarray(x, float) for x in xs]) for xs in zip(*sums, strict=True))
-    return LagSums(products, counts, everything)
+    equal_times = np.asarray(window_products(policy, obs, action, advantage, 1)[0], float)
+    return LagSums(products, counts, everything, equal_times, means @ means.T, reset_together(chains))
 
 
 @jax.jit

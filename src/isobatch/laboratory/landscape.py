@@ -53,8 +53,7 @@ def measure(
 ) -> tuple[dict[Variant, ChainProducts], np.ndarray]:
     """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
     obs, action = chains.segment.obs, chains.segment.action
-    group = np.arange(chains.count) * chains.groups // chains.count
-    together = (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
+    together = reset_together(chains)
     passes = len(variants) + 2
     norms = jax.block_until_ready(window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)[2])
     watch(1 / passes)
@@ -93,6 +92,12 @@ def window_products(
     nothing = (jnp.zeros((count, count)), jnp.zeros((count, size)))
     (products, total), squares = jax.lax.scan(window, nothing, cut)
     return products / windows, total / windows, squares
+
+
+def reset_together(chains: Chains) -> np.ndarray:
+    """[C, C]: whether two different chains were reset at the same time."""
+    group = np.arange(chains.count) * chains.groups // chains.count
+    return (group[:, None] == group) & ~np.eye(chains.count, dtype=bool)
 
 
 def _products(vectors: Float[Array, "C P"]) -> np.ndarray:

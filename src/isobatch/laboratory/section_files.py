@@ -17,7 +17,7 @@ from isobatch.laboratory.results import from_json, to_json
 from isobatch.laboratory.subject import Subject
 from isobatch.settings.parsing import plain_json
 
-FORMAT = 8  # of the files; what another version measured is measured again
+FORMAT = 9  # of the files; what another version measured is measured again
 Key = dict[str, Any]
 R = TypeVar("R")
 

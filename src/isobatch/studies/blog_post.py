@@ -19,10 +19,10 @@ import numpy as np
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.files import replace_file
 from isobatch.formatting import TO, with_interval
-from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs
+from isobatch.gradients.correlation import cosine_matrix
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.variance import direct_variance
-from isobatch.laboratory.batches import batch_products, mean_over_batches
+from isobatch.laboratory.batches import batch_products
 from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.over_training import draw_over_training
@@ -45,13 +45,13 @@ FIGURE_2_INTERVAL = 20  # iterations between its checkpoints
 FIGURE_2_LAGS = (1, 5, 10, 20)
 LAMBDAS = (0.0, 0.95, 1.0)
 SHAPES = ((4, 256), (16, 64))
-SPREAD_LAGS = (1, 10, 40)
+PAIR_LAGS = (1, 10, 40)
 HEATMAP_BATCHES = 5  # as in the post
 DIRECT_BATCHES = 64  # to measure the variance directly
 CHAINS = 256
-SPREAD_BATCHES = 16  # batches whose pairs of samples are compared
 OVER_TRAINING = (20, 100, 200, 300, LATE)
 SHOWN_SHAPES = ("1024x1", "64x16", "4x256")
+KINDS = (("mean", "mean cosine", "in direction"), ("absolute", "mean absolute cosine", "up to sign"))
 NEGLIGIBLE = 0.05  # of a quantity: as good as nothing
 
 
@@ -86,7 +86,6 @@ class FigureNumbers:
     """What figures 1 and 3 to 6 show, from single batches as in the post; and the variance of many."""
 
     cosines: dict[float, SampleCosines]  # by lambda
-    spreads: dict[float, dict[int, Estimate]] = field(default_factory=dict)  # by lambda and lag, late only
     batches: dict[str, BatchNumbers] = field(default_factory=dict)  # by N x T and lambda, late only
 
 
@@ -167,7 +166,7 @@ def _figure_numbers(subject: Subject, late: bool) -> FigureNumbers:
     if not late:
         return FigureNumbers(cosines)
     batches = {f"{n}x{t}, {lam:g}": _batch_numbers(subject, n, t, lam) for n, t in SHAPES for lam in LAMBDAS}
-    return FigureNumbers(cosines, {lam: _spreads(subject, lam) for lam in LAMBDAS}, batches)
+    return FigureNumbers(cosines, batches)
 
 
 def _batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float) -> BatchNumbers:
@@ -177,16 +176,6 @@ def _batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float) 
     cosines = cosine_matrix(products, Layout.of(np.arange(count)))
     extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), count, what="batches")
     return BatchNumbers(tuple(map(tuple, cosines.tolist())), direct_variance(products), extreme)
-
-
-def _spreads(subject: Subject, lam: float) -> dict[int, Estimate]:
-    """Mean |cosine| of pairs, within a trajectory at some lags less that across trajectories; over several batches."""
-    rows = []
-    for gram, layout in subject.sample_products(SPREAD_BATCHES, lam):
-        across = np.abs(cosine_across(gram, layout)).mean()
-        rows.append([np.abs(cosine_pairs(gram, layout, lag)).mean() - across for lag in SPREAD_LAGS])
-    table = np.array(rows)
-    return {lag: mean_over_batches(table[:, place]) for place, lag in enumerate(SPREAD_LAGS)}
 
 
 def draw(measured: PostMeasurements, out: Path) -> list[Path]:
@@ -203,6 +192,12 @@ def draw(measured: PostMeasurements, out: Path) -> list[Path]:
     late.cosines[0.95].draw_histograms(right, (1, 5, 10, 40), f"step {LATE * 1024:,}")
     figure.suptitle("Figure 1: cosines of centered gradients, within a trajectory at some lags and across", fontsize=10)
     keep(figure, "figure-1.png")
+
+    figure, panels = new_figure(1, 2, (11, 4))
+    for axes, numbers, iteration in zip(panels, (early, late), (EARLY, LATE), strict=True):
+        numbers.cosines[0.95].draw_means(axes, f"step {iteration * 1024:,}")
+    figure.suptitle("Figure 1 in numbers: mean cosine, signed and absolute (95 % intervals)", fontsize=10)
+    keep(figure, "figure-1-means.png")
 
     keep(_figure_2(measured.over_time), "figure-2.png")
 
@@ -248,10 +243,14 @@ def _figure_2(diagnoses: list[Diagnosis]) -> Figure:
         axes.plot(steps, [e.value for e in estimates], "o-", color=COLORS[color], label=f"lag {lag}", markersize=3)
         low, high = [e.low for e in estimates], [e.high for e in estimates]
         axes.fill_between(steps, low, high, color=COLORS[color], alpha=0.12, linewidth=0)
+    across = [diagnosis.get(Lags).across for diagnosis in diagnoses]
+    axes.plot(steps, [e.value for e in across], "--", color="0.3", label="two trajectories,\nequal times")
+    axes.fill_between(steps, [e.low for e in across], [e.high for e in across], color="0.3", alpha=0.2, linewidth=0)
     axes.axhline(0, color="0.4", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="covariance / variance of one sample")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
     axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals)", fontsize=10)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     made: Figure = figure
     return made
 
@@ -263,12 +262,12 @@ def _correlations(diagnosis: Diagnosis) -> dict[int, Estimate]:
 
 def judge(measured: PostMeasurements) -> list[Claim]:
     """The post's claims, each with a verdict that follows from intervals, and the numbers behind it."""
-    spreads, batches = measured.late.spreads, measured.late.batches
+    cosines, batches = measured.late.cosines, measured.late.batches
     rows = {row.name: row for row in measured.last.get(Geometries).rows}
     staggered = {row.name: row for row in measured.staggered.get(Geometries).rows}
     lags = _correlations(measured.last)
     alone = measured.last.get(Lags).shares[0].estimate
-    means = {lam: measured.late.cosines[lam].with_mean.mean for lam in LAMBDAS}
+    means = {lam: one.with_mean.means.mean for lam, one in cosines.items()}
     extreme = {shape: batches[f"{shape}, 0.95"].extreme for shape in ("4x256", "16x64")}
     ratio = rows["16x64"].variance_to_own  # of 16x64 to 4x256
     assert ratio is not None  # 4x256 is the run's own
@@ -276,12 +275,10 @@ def judge(measured: PostMeasurements) -> list[Claim]:
     short, long = rows["64x16"].squared_bias, rows["4x256"].squared_bias
     across = rows["1024x1"].across
     return [
-        _claim(
-            "Gradients of one trajectory are more alike in direction than those of different ones",
-            all(spreads[0.95][lag].low > 0 for lag in SPREAD_LAGS),
-            any(spreads[0.95][lag].high < 0 for lag in SPREAD_LAGS),
-            "mean absolute cosine within minus across: "
-            + ", ".join(f"{_words(spreads[0.95][lag])} at lag {lag}" for lag in SPREAD_LAGS),
+        *(
+            _alike(f"{alike} (step {iteration * 1024:,})", kind, name, numbers.cosines[0.95])
+            for kind, name, alike in KINDS
+            for iteration, numbers in ((EARLY, measured.early), (LATE, measured.late))
         ),
         _claim(
             "In covariance form the correlation is close to zero (the post: -0.007 to 0)",
@@ -319,17 +316,22 @@ def judge(measured: PostMeasurements) -> list[Claim]:
         ),
         _claim(
             "A larger lambda makes the directions of single gradients more various",
-            means[0.0] > means[0.95] > means[1.0],
-            means[0.0] < means[1.0],
-            "in one batch, mean cosine of a sample with the batch's gradient: "
-            + ", ".join(f"{mean:+.3f} at lambda {lam:g}" for lam, mean in means.items()),
+            means[0.0].low > means[0.95].high and means[0.95].value > means[1.0].value,
+            means[0.0].high < means[1.0].low,
+            "mean cosine of a sample with the batch's gradient: "
+            + ", ".join(f"{_words(mean)} at lambda {lam:g}" for lam, mean in means.items()),
         ),
-        _claim(
-            "No lambda removes the likeness along a trajectory, not even 0",
-            all(by_lag[40].low > 0 for by_lag in spreads.values()),
-            any(by_lag[40].high < 0 for by_lag in spreads.values()),
-            "mean absolute cosine at lag 40, minus across: "
-            + ", ".join(f"{_words(by_lag[40])} at lambda {lam:g}" for lam, by_lag in spreads.items()),
+        *(
+            _claim(
+                f"No lambda removes the likeness {alike} along a trajectory, not even 0",
+                all(getattr(one.excess[40], kind).low > 0 for one in cosines.values()),
+                any(getattr(one.excess[40], kind).high < 0 for one in cosines.values()),
+                f"{name} at lag 40, minus across: "
+                + ", ".join(
+                    f"{_words(getattr(one.excess[40], kind))} at lambda {lam:g}" for lam, one in cosines.items()
+                ),
+            )
+            for kind, name, alike in KINDS
         ),
         _claim(
             "Not in the post: environments that reach their time limit together are correlated",
@@ -342,6 +344,22 @@ def judge(measured: PostMeasurements) -> list[Claim]:
             ),
         ),
     ]
+
+
+def _alike(alike: str, kind: str, name: str, cosines: SampleCosines) -> Claim:
+    """Of pairs within a trajectory and across; `kind` is a field of `CosineMeans`."""
+    excess = {lag: getattr(cosines.excess[lag], kind) for lag in PAIR_LAGS}
+    within = {lag: getattr(cosines.within[lag].means, kind) for lag in PAIR_LAGS}
+    assert cosines.across is not None  # there are four environments
+    return _claim(
+        f"Gradients of one trajectory are more alike {alike} than those of different ones",
+        all(each.low > 0 for each in excess.values()),
+        any(each.high < 0 for each in excess.values()),
+        f"{name} within: "
+        + ", ".join(f"{within[lag].value:+.3f} at lag {lag}" for lag in PAIR_LAGS)
+        + f"; across: {getattr(cosines.across.means, kind).value:+.3f}; within minus across: "
+        + ", ".join(f"{_words(excess[lag])} at lag {lag}" for lag in PAIR_LAGS),
+    )
 
 
 def _claim(claim: str, holds: bool, fails: bool, evidence: str) -> Claim:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -10,40 +10,57 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.formatting import TO, with_interval
 from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.layout import Layout
-from isobatch.laboratory.sections.plotting import TEXT_SIZE
+from isobatch.laboratory.batches import mean_over_batches
+from isobatch.laboratory.sections.plotting import TEXT_SIZE, draw_level, draw_points
 from isobatch.laboratory.sections.section import TextTable, Watch
-from isobatch.laboratory.subject import Subject
+from isobatch.laboratory.subject import NotMeasurableError, Subject
+from isobatch.statistics.bootstrap import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
 BINS = 40  # of cosines from -1 to 1
+PAIR_BATCHES = 16  # batches whose pairs of samples are compared
+SIGNED = "{:+.3f}"
 BATCHES_DRAWN = 12  # in a heatmap
 BATCHES_WITH_NUMBERS = 6  # so few leave room for a number in each cell of it
 
 
 @dataclass(frozen=True)
-class Histogram:
-    density: tuple[float, ...]
-    mean: float
-    spread: float  # mean of |cosine|: how much two gradients share a line, whichever way along it they point
+class CosineMeans:
+    """Over batches, with intervals over them."""
+
+    mean: Estimate  # signed, E[cos]: do two gradients point in the same direction?
+    absolute: Estimate  # E|cos|: do they share a line, in whichever direction along it they point?
 
     @classmethod
-    def of(cls, cosines: np.ndarray, edges: np.ndarray) -> Self:
-        density = np.histogram(cosines, edges, density=True)[0]
-        return cls(tuple(density.tolist()), float(cosines.mean()), float(np.abs(cosines).mean()))
+    def of(cls, batches: Sequence[np.ndarray]) -> Self:
+        """From one row (mean, mean of absolute values) for each batch."""
+        signed, absolute = np.stack(batches, axis=1)
+        return cls(mean_over_batches(signed), mean_over_batches(absolute))
+
+    def cells(self) -> list[str]:
+        return [with_interval(estimate, SIGNED.format) for estimate in (self.mean, self.absolute)]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    density: tuple[float, ...]  # of the cosines of the first batch
+    means: CosineMeans
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCosines:
-    """Cosines of the centered gradients of one batch."""
+    """Cosines of the centered gradients of the samples of a batch."""
 
     edges: tuple[float, ...]
     within: dict[int, Histogram]  # of pairs of one trajectory, by lag
     across: Histogram | None  # of pairs of two trajectories, where there are two
+    excess: dict[int, CosineMeans]  # within minus across, batch by batch; by lag
     with_mean: Histogram  # of samples with the mean of the batch
 
     def draw_histograms(self, axes: Axes, lags: Iterable[int], title: str) -> None:
@@ -56,6 +73,20 @@ class SampleCosines:
             axes.stairs(self.across.density, self.edges, color="0.3", linestyle="--", label="across", linewidth=1.6)
         axes.set(xlabel="cosine of centered gradients", ylabel="density", title=title)
         axes.legend(fontsize=TEXT_SIZE, frameon=False)
+
+    def draw_means(self, axes: Axes, title: str) -> None:
+        """Mean cosine, and mean absolute cosine, of pairs within a trajectory against lag; bands: across."""
+        lags = np.array(list(self.within))
+        for color, (kind, label) in enumerate((("mean", "signed"), ("absolute", "absolute"))):
+            estimates = [getattr(histogram.means, kind) for histogram in self.within.values()]
+            draw_points(axes, lags, estimates, "o-", color, f"{label}, within a trajectory")
+            if self.across:
+                draw_level(axes, getattr(self.across.means, kind), color, f"{label}, across trajectories")
+        axes.axhline(0, color="0.4", linewidth=1)
+        axes.set(xscale="log", xlabel="lag", ylabel="cosine of centered gradients", title=title)
+        axes.set_xticks(lags, [str(lag) for lag in lags])
+        axes.minorticks_off()
+        axes.legend(fontsize=TEXT_SIZE, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,45 +105,74 @@ class Cosines(SampleCosines):
         return cls(**vars(samples), num_envs=n, num_steps=t, batches=rows)
 
     def interpret(self) -> Iterator[str]:
-        nearest = min(self.within, default=None)
+        nearest = min(self.excess, default=None)
         if nearest is None or self.across is None:
             return
+        within, across = self.within[nearest].means, self.across.means
         yield (
-            f"In one batch, pairs of samples have a mean absolute cosine of {self.within[nearest].spread:.2f} within a "
-            f"trajectory at lag {nearest}, and of {self.across.spread:.2f} across trajectories. Where they point both "
-            "ways along the same line they cancel in the batch's gradient: its variance is what counts."
+            f"In a batch, pairs of samples have a mean cosine of {within.mean.value:+.2f} within a trajectory at lag "
+            f"{nearest} and of {across.mean.value:+.2f} across trajectories, a difference of "
+            f"{with_interval(self.excess[nearest].mean, SIGNED.format, TO)}; without their signs "
+            f"{within.absolute.value:.2f} and {across.absolute.value:.2f}. Cosines weigh a small gradient like a large "
+            "one: what they come to for the batch is its variance."
         )
 
     def tables(self) -> list[TextTable]:
         kinds = {f"a trajectory, lag {lag}": histogram for lag, histogram in self.within.items()}
         kinds |= {} if self.across is None else {"two trajectories": self.across}
-        rows = [[name, f"{h.mean:+.3f}", f"{h.spread:.3f}"] for name, h in kinds.items()]
-        rows.append(["a sample with the batch", f"{self.with_mean.mean:+.3f}", f"{self.with_mean.spread:.3f}"])
-        title = f"Cosines of centered gradients in one batch of {self.num_envs}x{self.num_steps}"
+        kinds["a sample with the batch"] = self.with_mean
+        rows = [[name, *histogram.means.cells()] for name, histogram in kinds.items()]
+        rows += [[f"lag {lag} minus two trajectories", *means.cells()] for lag, means in self.excess.items()]
+        title = f"Cosines of centered gradients in batches of {self.num_envs}x{self.num_steps}"
         return [TextTable(title, ["pairs of", "mean", "mean of absolute values"], rows)]
 
     def draw(self, path: Path, title: str) -> None:
-        """Histograms of cosines within and across trajectories and with the batch mean; cosines between batches."""
-        figure, (left, middle, right) = new_figure(1, 3, (13, 4))
-        self.draw_histograms(left, self.within, "Pairs of samples")
-        middle.stairs(self.with_mean.density, self.edges, color=COLORS[0], fill=True, alpha=0.6)
-        middle.set(xlabel="cosine", title="Samples with the mean of their batch")
+        """Cosines within and across trajectories: means against lag, histograms; with the batch mean; of batches."""
+        figure, ((first, second), (third, fourth)) = new_figure(2, 2, (11, 8))
+        self.draw_means(first, "Pairs of samples: means, with 95 % intervals")
+        self.draw_histograms(second, self.within, "Pairs of samples: one batch")
+        third.stairs(self.with_mean.density, self.edges, color=COLORS[0], fill=True, alpha=0.6)
+        third.set(xlabel="cosine", ylabel="density", title="Samples with the mean of their batch")
         matrix = np.array(self.batches)[:BATCHES_DRAWN, :BATCHES_DRAWN]
-        draw_heatmap(right, matrix, "Gradients of independent batches")
+        draw_heatmap(fourth, matrix, "Gradients of independent batches")
         figure.suptitle(f"{title}, batches of {self.num_envs}x{self.num_steps}", fontsize=10)
         save_figure(figure, path)
 
 
 def sample_cosines(subject: Subject, lam: float) -> SampleCosines:
-    gram, layout = next(subject.sample_products(1, lam))
-    edges = np.linspace(-1, 1, BINS + 1)
-    lags = [lag for lag in HISTOGRAM_LAGS if lag <= layout.longest_lag]
-    several, seed = layout.trajectory.max() > 0, subject.options.measure_seed
+    """Of PAIR_BATCHES batches; of fewer where fewer were asked for."""
+    edges, seed = np.linspace(-1, 1, BINS + 1), subject.options.measure_seed
+    rows: dict[int | str, list[np.ndarray]] = {}
+    densities: dict[int | str, tuple[float, ...]] = {}
+    for gram, layout in subject.sample_products(min(PAIR_BATCHES, subject.options.batches), lam):
+        kinds: dict[int | str, np.ndarray] = {
+            lag: cosine_pairs(gram, layout, lag) for lag in HISTOGRAM_LAGS if lag <= layout.longest_lag
+        }
+        kinds["mean"] = cosine_with_mean(gram, layout)
+        if layout.trajectory.max() > 0:
+            kinds["across"] = cosine_across(gram, layout, seed=seed)
+        for kind, cosines in kinds.items():
+            known = cosines[~np.isnan(cosines)]
+            if len(known):
+                densities.setdefault(kind, tuple(np.histogram(known, edges, density=True)[0].tolist()))
+                rows.setdefault(kind, []).append(np.array([known.mean(), np.abs(known).mean()]))
+    if "mean" not in rows:
+        raise NotMeasurableError("sections=cosines needs gradients that are not zero: all advantages are zero.")
+    # A kind of pairs that not every batch has is left out: its mean would be over other batches.
+    shown = {
+        kind: Histogram(densities[kind], CosineMeans.of(x)) for kind, x in rows.items() if len(x) == len(rows["mean"])
+    }
+    lags = [lag for lag in HISTOGRAM_LAGS if lag in shown]
     return SampleCosines(
         edges=tuple(edges.tolist()),
-        within={lag: Histogram.of(cosine_pairs(gram, layout, lag), edges) for lag in lags},
-        across=Histogram.of(cosine_across(gram, layout, seed=seed), edges) if several else None,
-        with_mean=Histogram.of(cosine_with_mean(gram, layout), edges),
+        within={lag: shown[lag] for lag in lags},
+        across=shown.get("across"),
+        excess={
+            lag: CosineMeans.of([w - a for w, a in zip(rows[lag], rows["across"], strict=True)])
+            for lag in lags
+            if "across" in shown
+        },
+        with_mean=shown["mean"],
     )
 
 

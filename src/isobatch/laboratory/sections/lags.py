@@ -13,7 +13,7 @@ import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.laboratory.lag_sums import lag_sums
-from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, bar_lengths, draw_points
+from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, bar_lengths, draw_level, draw_points
 from isobatch.laboratory.sections.points import cell
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
@@ -40,6 +40,7 @@ class Lags:
     gae_lambda: float
     num_steps: int
     correlation: tuple[LagCorrelation, ...]
+    across: Estimate  # the same for two trajectories at equal times since their reset
     shares: tuple[VarianceShare, ...]
 
     @classmethod
@@ -55,6 +56,7 @@ class Lags:
             lam,
             length,
             tuple(LagCorrelation(lag, of_resamples(correlations[:, lag])) for lag in lags),
+            of_resamples(sums.across(subject.weights)),
             tuple(VarianceShare(part, of_resamples(shares[:, i])) for i, part in enumerate(parts)),
         )
 
@@ -85,7 +87,8 @@ class Lags:
         tables = [TextTable(title, ["pairs of samples", "share"], shares)]
         if self.correlation:
             rows = [[str(row.lag), cell(row.estimate, digits=3)] for row in self.correlation]
-            title = "Correlation of gradients within a trajectory"
+            rows.append(["two trajectories, equal times", cell(self.across, digits=3)])
+            title = "Correlation of gradients within a trajectory, and of two"
             tables.insert(0, TextTable(title, ["lag", "covariance / variance of one sample"], rows))
         return tables
 
@@ -94,12 +97,14 @@ class Lags:
         figure, (left, right) = new_figure(1, 2, (11, 4))
         x = [row.lag for row in self.correlation]
         draw_points(left, np.array(x), [row.estimate for row in self.correlation], "o-", 0, "within a trajectory")
+        draw_level(left, self.across, 1, "two trajectories, equal times")
         left.axhline(0, color="0.4", linewidth=1)
         left.set(
             xscale="log", xlabel="lag", ylabel="covariance / variance of one sample", title="Correlation against lag"
         )
         left.set_xticks(x, [str(lag) for lag in x])
         left.minorticks_off()
+        left.legend(fontsize=TEXT_SIZE, frameon=False)
         estimates = [row.estimate for row in self.shares]
         y = np.arange(len(estimates))[::-1]
         values = np.array([estimate.value for estimate in estimates])

@@ -33,6 +33,13 @@ def draw_points(axes: Axes, x: np.ndarray, estimates: Sequence[Estimate], style:
         axes.plot(*zip(*ends, strict=True), "v", color=COLORS[color], markerfacecolor="none", markersize=5, alpha=0.8)
 
 
+def draw_level(axes: Axes, estimate: Estimate, color: int, label: str) -> None:
+    """One value that belongs to no place on the horizontal axis: a dashed line, its interval as a band."""
+    axes.axhline(estimate.value, color=COLORS[color], linestyle="--", linewidth=1.4, label=label)
+    if math.isfinite(estimate.low) and math.isfinite(estimate.high):
+        axes.axhspan(estimate.low, estimate.high, color=COLORS[color], alpha=0.12, linewidth=0)
+
+
 def bar_lengths(estimates: Sequence[Estimate]) -> np.ndarray:
     """Distances to the ends of the intervals, [2, n]; none where an end is not known."""
     bars = [(e.value - e.low, e.high - e.value) for e in estimates]
