@@ -37,8 +37,8 @@ def test_extending_says_what_happens_to_the_learning_rate(tmp_path: Path) -> Non
     train(short, run_dir=run)
     train(long, run_dir=run, resume=True, say=said.append)
     assert said[0] == (
-        "extended from 96 to 384 steps; the learning rate follows its schedule (linear) over all of them, so it goes on "
-        "at 75.0% of its first value, where the shorter run had come to 0.0%."
+        "extended from 96 to 384 steps; the learning rate follows its schedule (linear) over all of them, so it goes "
+        "on at 75.0% of its first value, where the shorter run had come to 0.0%."
     )
 
 
