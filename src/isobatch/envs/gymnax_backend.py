@@ -9,19 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from isobatch.envs.gymnax_modules import gymnax_ids, make_gymnax
 from isobatch.envs.interface import State, Step
 from isobatch.envs.spaces import Box, Discrete, Space
 
 BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made"}
 
 
+def working_ids() -> list[str]:
+    """Ids of the gymnax environments that work here."""
+    return [env_id for env_id in gymnax_ids() if env_id not in BROKEN]
+
+
 class GymnaxEnvironment:
     """A gymnax environment with its default parameters."""
 
     def __init__(self, env_id: str) -> None:
-        import gymnax
-
-        self._env, self._params = gymnax.make(env_id)
+        self._env, self._params = make_gymnax(env_id)
         observation_space = self._env.observation_space(self._params)
         # A discrete observation is a state's number: the network gets it one-hot.
         self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0
@@ -54,13 +58,6 @@ class GymnaxEnvironment:
         if self._one_hot:
             return jax.nn.one_hot(obs, self._one_hot)
         return jnp.asarray(obs, bool if self.obs_dtype == "bool" else jnp.result_type(float))
-
-
-def gymnax_ids() -> list[str]:
-    """Ids of the gymnax environments that work here."""
-    import gymnax
-
-    return [env_id for env_id in gymnax.registered_envs if env_id not in BROKEN]
 
 
 def _action_space(space: Any) -> Space:

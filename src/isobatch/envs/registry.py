@@ -41,7 +41,7 @@ def environment_of(config: Config) -> AnyEnvironment:
 
 
 def host_environment_of(config: Config) -> HostEnvironment | None:
-    """The environment if it steps outside JAX; found out without gymnax, whose import starts JAX's backend."""
+    """The environment if it steps outside JAX; found out without those of gymnax, whose import starts JAX's backend."""
     if not _is_host_id(config.env):
         return None
     env = environment_of(config)
@@ -90,10 +90,10 @@ def _copies(env: gymnasium.Env) -> Constructor:
 
 def env_ids() -> list[str]:
     """Every id of an environment written in JAX."""
-    from isobatch.envs.gymnax_backend import gymnax_ids
+    from isobatch.envs.gymnax_backend import working_ids
     from isobatch.envs.probes import PROBES
 
-    return [*_JAX, *gymnax_ids(), *PROBES]
+    return [*_JAX, *working_ids(), *PROBES]
 
 
 def host_ids() -> list[str]:
@@ -134,13 +134,13 @@ def make_env(env_id: str, settings: Settings = USUAL) -> AnyEnvironment:
 
 def jax_env(env_id: str, settings: Settings) -> Environment | None:
     """None if there is no such environment written in JAX."""
-    from isobatch.envs.gymnax_backend import BROKEN, GymnaxEnvironment, gymnax_ids
+    from isobatch.envs.gymnax_backend import BROKEN, GymnaxEnvironment, working_ids
     from isobatch.envs.probes import PROBES
 
     env: Environment
     if env_id in _JAX or env_id in PROBES:
         env = _JAX.get(env_id) or PROBES[env_id]
-    elif env_id in gymnax_ids():
+    elif env_id in working_ids():
         env = GymnaxEnvironment(env_id)
     elif env_id in BROKEN:
         raise UsageError(f"env={env_id!r} is not available: {BROKEN[env_id]}; use another id from `isobatch envs`.")

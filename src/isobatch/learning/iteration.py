@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
 from isobatch.envs.interface import Environment
@@ -127,6 +128,7 @@ def when(turn: Bool[Array, ""], fn: Callable[..., tuple[Any, Metrics]], state: A
 
 def count_turns(config: Config, begin: Any, end: Any) -> tuple[Any, Any]:
     """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
-    first, last = (jnp.maximum(i - config.staleness, 0) for i in (begin, end))
+    arrays: Any = jnp if isinstance(end, jax.Array) else np  # numbers compile nothing
+    first, last = (arrays.maximum(i - config.staleness, 0) for i in (begin, end))
     length = config.policy_iterations_per_phase
-    return last - first, last // length - first // length if length else jnp.zeros_like(last)
+    return last - first, last // length - first // length if length else arrays.zeros_like(last)
