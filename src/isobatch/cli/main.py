@@ -28,6 +28,8 @@ COMMANDS = {
     "demo": "see what it is about, in a few minutes",
 }
 HELP_WORDS = ("-h", "--help", "--help-all")
+COMPILING = ("train", "eval", "play", "diagnose", "study", "verify", "demo")
+COMPILE_CACHE = "ISOBATCH_COMPILE_CACHE"  # a directory, or 0
 USAGE = """isobatch: policy optimization that behaves the same at any batch size.
 
 usage: isobatch COMMAND [flags]      isobatch COMMAND --help
@@ -65,6 +67,12 @@ def run(words: list[str]) -> int:
     command: ModuleType = importlib.import_module(f"isobatch.cli.{name}")
     parser = Parser(prog=f"isobatch {name}", description=command.__doc__)
     command.add_flags(parser)
+    if name in COMPILING:
+        parser.add_argument(
+            "--no-compile-cache",
+            action="store_true",
+            help=f"do not keep compiled programs for the next run (always: {COMPILE_CACHE}=0; elsewhere: =DIR)",
+        )
     words = [_hyphens(word) for word in words[1:]]
     if any(word in HELP_WORDS for word in words):
         from isobatch.cli.help import help_text
@@ -74,7 +82,17 @@ def run(words: list[str]) -> int:
         return 0
     args, unknown = parser.parse_known_args(words)
     check_unknown(parser, unknown)
+    if name in COMPILING:
+        keep_programs(not args.no_compile_cache)
     return int(command.run(args))
+
+
+def keep_programs(wanted: bool) -> None:
+    """Tell where compiled programs are kept; `training.program_cache` reads it, when JAX is needed."""
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    os.environ.setdefault(COMPILE_CACHE, os.path.join(parent, "isobatch", "programs"))
+    if not wanted:
+        os.environ[COMPILE_CACHE] = "0"
 
 
 def find_modules_here() -> None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from isobatch.envs.gymnax_modules import make_gymnax
 from isobatch.envs.interface import State, Step
 from isobatch.envs.spaces import Box, Discrete, Space
 
@@ -17,9 +18,7 @@ class GymnaxEnvironment:
     """A gymnax environment with its default parameters: one of its registry, or an object of a user's own."""
 
     def __init__(self, env_id: str, env: Any = None) -> None:
-        import gymnax
-
-        self._env, self._params = gymnax.make(env_id) if env is None else (env, env.default_params)
+        self._env, self._params = make_gymnax(env_id) if env is None else (env, env.default_params)
         observation_space = self._env.observation_space(self._params)
         # A discrete observation is a state's number: the network gets it one-hot.
         self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0

@@ -44,7 +44,7 @@ def environment_of(config: Config) -> AnyEnvironment:
 
 
 def host_environment_of(config: Config) -> HostEnvironment | None:
-    """The environment if it steps outside JAX; found out without gymnax, whose import starts JAX's backend."""
+    """The environment if it steps outside JAX; found out without those of gymnax, whose import starts JAX's backend."""
     if not _is_host_id(config.env):
         return None
     env = environment_of(config)

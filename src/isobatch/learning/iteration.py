@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.interface import Environment
@@ -143,6 +144,7 @@ def when(
 
 def count_turns(config: Config, begin: Index, end: Index) -> tuple[Array, Array]:
     """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
-    first, last = (jnp.maximum(i - config.staleness, 0) for i in (begin, end))
+    arrays: Any = jnp if isinstance(end, jax.Array) else np  # numbers compile nothing
+    first, last = (arrays.maximum(i - config.staleness, 0) for i in (begin, end))
     length = config.policy_iterations_per_phase
-    return last - first, last // length - first // length if length else jnp.zeros_like(last)
+    return last - first, last // length - first // length if length else arrays.zeros_like(last)

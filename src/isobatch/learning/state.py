@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.errors import UsageError
@@ -74,8 +77,43 @@ class TrainState(eqx.Module):
         return self.learning.learner.networks
 
 
+_FIRST: dict[tuple[Config, int], Callable[[Networks, np.uint32], TrainState]] = {}
+
+
+def initial_states(config: Config, env: AnyEnvironment, seeds: list[int]) -> TrainState:
+    """The states of several seeds before the first iteration, stacked.
+
+    The weights come from NumPy (see `networks`), all else from one compiled program: operation by operation, dozens of
+    small ones would be compiled, which takes longer than the imports.
+    """
+    key = (config.static, id(env))  # which is no other environment's: the function keeps this one alive
+    if key not in _FIRST:
+        one = partial(first_state, config.static, env)
+        _FIRST[key] = jax.jit(lambda *args: jax.tree.map(lambda leaf: leaf[None], one(*args)))
+    networks = [make_networks(config, env.obs_shape, env.action_space, seed) for seed in seeds]
+    if config.policy_iterations_per_phase:
+        require_standard(networks[0], f"an auxiliary phase ({config.algo})")
+    states = [_FIRST[key](fresh, np.uint32(seed)) for fresh, seed in zip(networks, seeds, strict=True)]
+    return states[0] if len(states) == 1 else _joined(states)
+
+
 def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
-    """The state before the first iteration; not to be compiled (see `networks`)."""
+    """The state of one seed before the first iteration."""
+    return _first_seed(initial_states(config, env, [seed]))
+
+
+@jax.jit
+def _joined(states: list[TrainState]) -> TrainState:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *states)
+
+
+@jax.jit
+def _first_seed(states: TrainState) -> TrainState:
+    return jax.tree.map(lambda leaf: leaf[0], states)
+
+
+def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: UInt32[Array, ""]) -> TrainState:
+    """The state of fresh networks."""
     if config.complete_episodes and not env.max_steps:
         raise UsageError(
             f"complete_episodes=True needs a time limit, and {config.env} has none that is known: register it with "
@@ -86,9 +124,6 @@ def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
             f"num_steps={config.num_steps} is too short for complete episodes of {config.env}, which last up to "
             f"{env.max_steps} steps: use at least that, better twice as much, or complete_episodes=False."
         )
-    networks = make_networks(config, env.obs_shape, env.action_space, seed)
-    if config.policy_iterations_per_phase:
-        require_standard(networks, f"an auxiliary phase ({config.algo})")
     key, env_key = jax.random.split(jax.random.key(seed))
     optimizer = make_optimizer(config, config.hypers).init(networks)
     learner = Learner(
@@ -114,7 +149,7 @@ def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:
     )
 
 
-def first_envs(config: Config, env: AnyEnvironment, seed: int, key: Key[Array, ""]) -> EnvCarry:
+def first_envs(config: Config, env: AnyEnvironment, seed: UInt32[Array, ""], key: Key[Array, ""]) -> EnvCarry:
     """The environments before the first step; those outside JAX are started by whoever runs them."""
     if not isinstance(env, HostEnvironment):
         return start_envs(env, config.num_envs, config.staggered_resets, key)

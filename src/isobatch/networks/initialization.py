@@ -59,7 +59,7 @@ def make_actor_critic(config: Config, obs_shape: tuple[int, ...], action_space: 
     torso = _torso(rng, config, obs_shape)
     features = torso.denses[-1].bias.size
     if isinstance(action_space, Box):
-        size, log_std = len(action_space.low), jnp.zeros(len(action_space.low))
+        size, log_std = len(action_space.low), _zeros(len(action_space.low))
     else:
         size, log_std = distribution_size(action_space), None
     head = _dense(rng, features, size, POLICY_GAIN)
@@ -91,7 +91,7 @@ def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...])
 def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...], inputs: int) -> Iterator[Conv]:
     def conv(i: int, o: int, size: int = KERNEL_SIZE, stride: int = 1, padding: int = 0) -> Conv:
         kernel = _orthogonal(rng, size * size * i, o, HIDDEN_GAIN)
-        return Conv(kernel.reshape(size, size, i, o), jnp.zeros(o), stride, padding)
+        return Conv(kernel.reshape(size, size, i, o), _zeros(o), stride, padding)
 
     layers = list(itertools.pairwise((inputs, *channels)))
     match encoder:
@@ -107,7 +107,7 @@ def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...]
 
 
 def _dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Dense:
-    return Dense(_orthogonal(rng, inputs, outputs, gain), jnp.zeros(outputs))
+    return Dense(_orthogonal(rng, inputs, outputs, gain), _zeros(outputs))
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) -> Array:
@@ -115,4 +115,13 @@ def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) 
     gaussian = rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(gaussian)
     q *= np.sign(np.diag(r))
-    return jnp.asarray(gain * (q if rows >= columns else q.T), jnp.result_type(float))
+    return _on_device(gain * (q if rows >= columns else q.T))
+
+
+def _zeros(size: int) -> Array:
+    return _on_device(np.zeros(size))
+
+
+def _on_device(values: np.ndarray) -> Array:
+    """Without `jnp.asarray`, which compiles a program for each shape."""
+    return jax.device_put(values.astype(jnp.result_type(float)))

@@ -71,7 +71,7 @@ def replaced(tree: T, **fields: Any) -> T:
     return copy
 
 
-def host_carry(env: HostEnvironment, num_envs: int, seed: int) -> EnvCarry:
+def host_carry(env: HostEnvironment, num_envs: int, seed: int | Array) -> EnvCarry:
     """Environments that are not running yet."""
     actions = jnp.zeros((0, num_envs, *action_shape(env.action_space)), action_dtype(env.action_space))
     state = HostState(jnp.int32(seed), jnp.zeros(num_envs, jnp.int32), jnp.zeros(num_envs, bool), actions)

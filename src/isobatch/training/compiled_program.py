@@ -19,7 +19,9 @@ from jaxtyping import Array
 
 from isobatch.envs.interface import Environment
 from isobatch.learning.iteration import iterate
+from isobatch.learning.policy_phase import Metrics
 from isobatch.learning.state import TrainState
+from isobatch.rollouts.segment import Episodes
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.own_parts import OwnParts, own_parts
 from isobatch.training.program import (
@@ -47,7 +49,7 @@ class CompiledProgram:
         return states
 
     def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
-        return Chunk(*self.call(states, hypers, jnp.int32(iteration), jnp.int32(rows), jnp.int32(self.log_interval)))
+        return Chunk(*self.call(states, hypers, *(np.int32(n) for n in (iteration, rows, self.log_interval))))
 
     def end(self) -> None:
         """There is nothing to stop."""
@@ -68,16 +70,16 @@ def compiled_program(
 
 def compile_program(structure: Config, env: Environment, states: TrainState, hypers: Hypers) -> CompiledProgram:
     """Compile a config for states and hyperparameters of this shape."""
-    one = jax.tree.map(lambda leaf: leaf[0], (states, hypers))
-    _, metrics, _ = jax.eval_shape(partial(iterate, structure, env), *one, jnp.int32(0))
-    names = (*sorted(metrics), *EPISODES)
     num_seeds = states.iteration.shape[0]
     devices = jax.devices()[:num_seeds]
     # Seeds that do not divide evenly: the last one is computed again to fill the devices, and dropped.
     padded = -(-num_seeds // len(devices)) * len(devices)
     mesh = Mesh(np.array(devices), ("seeds",))
     split, same = PartitionSpec("seeds"), PartitionSpec()
-    advance = partial(advance_rows, structure, env, names)
+    names: list[str] = []  # told by the trace
+    # Inlined, it is traced once, for its metrics and for the loop, and leaves no sign of itself in the program.
+    step = jax.jit(partial(iterate, structure, env), inline=True)
+    advance = partial(advance_rows, structure, step, names)
     sharded = jax.shard_map(
         jax.vmap(advance, in_axes=(0, 0, None, None, None)),
         mesh=mesh,
@@ -95,28 +97,32 @@ def compile_program(structure: Config, env: Environment, states: TrainState, hyp
 
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None, None))
-    zero = jnp.int32(0)
+    zero = np.int32(0)
     compiled = jitted.lower(states, hypers, zero, zero, zero).compile(
         compiler_options=COMPILER_OPTIONS if devices[0].platform == "cpu" else None
     )
-    return CompiledProgram(compiled, names)
+    return CompiledProgram(compiled, tuple(names))
 
 
 def advance_rows(
     config: Config,
-    env: Environment,
-    names: tuple[str, ...],
+    step: Callable[..., tuple[TrainState, Metrics, Episodes]],
+    names: list[str],
     state: TrainState,
     hypers: Hypers,
     iteration: Array,
     rows: Array,
     log_interval: Array,
 ) -> tuple[TrainState, Array, Array]:
-    """One seed: `rows` rows, each the mean of the metrics over its iterations (sums over episodes)."""
+    """One seed: `rows` rows, each the mean of the metrics over its iterations (sums over episodes).
+
+    `step` is one iteration; `names` is filled with the names of the metrics.
+    """
+    names[:] = [*sorted(jax.eval_shape(step, state, hypers, iteration)[1]), *EPISODES]
 
     def one_iteration(index: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
         state, sums = carry
-        state, metrics, episodes = iterate(config, env, state, hypers, index)
+        state, metrics, episodes = step(state, hypers, index)
         return state, sums + metric_vector(metrics, episodes)
 
     def one_row(row: Array, carry: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
@@ -125,7 +131,7 @@ def advance_rows(
         begin = iteration + row * log_interval
         end = jnp.minimum(begin + log_interval, config.num_iterations)
         state, sums = jax.lax.fori_loop(begin, end, one_iteration, (state, jnp.zeros(len(names))))
-        return state, table.at[row].set(row_means(config, names, sums, begin, end))
+        return state, table.at[row].set(row_means(config, tuple(names), sums, begin, end))
 
     table = jnp.zeros((MAX_ROWS, len(names)))
     state, table = jax.lax.fori_loop(0, rows, one_row, (state, table))

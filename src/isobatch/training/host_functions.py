@@ -25,6 +25,7 @@ from isobatch.settings.config import Config, Hypers
 from isobatch.settings.parsing import JsonMapping
 from isobatch.training.own_parts import learning_parts
 from isobatch.training.program import COMPILER_OPTIONS, EPISODES, all_finite, metric_vector
+from isobatch.training.program_cache import not_kept
 
 
 class CompiledFunctions:
@@ -71,7 +72,8 @@ class CompiledFunctions:
         leaves, key, obs = self._inputs
         handles, groups = [stepper.handle for stepper in xla_steppers], len(xla_steppers)
         steps = partial(scan_steps, xla_steppers, length, self.choose)
-        compiled = compile_for(steps, leaves, handles, [key] * groups, [obs] * groups)
+        with not_kept():
+            compiled = compile_for(steps, leaves, handles, [key] * groups, [obs] * groups)
         return lambda leaves, keys, obs: compiled(leaves, handles, keys, obs)
 
     def choose(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, PolicyOutput]:

@@ -84,20 +84,20 @@ def row_ends(iteration: int, rows: int, log_interval: int, num_iterations: int) 
 
 def row_means(config: Config, names: tuple[str, ...], sums: Sums, begin: Index, end: Index) -> Sums:
     """Means over the iterations begin .. end-1 that had a policy update, or an auxiliary phase; sums over episodes."""
-    turns = turn_counts(config, begin, end)
-    counts: Any = turns if isinstance(sums, jax.Array) else np.asarray(turns)
-    return sums / counts.clip(1)[np.array([kind_of(name) for name in names])]
+    return sums / turn_counts(config, begin, end).clip(1)[np.array([kind_of(name) for name in names])]
 
 
 def present(config: Config, names: tuple[str, ...], begin: int, end: int) -> list[bool]:
     """Which metrics the iterations begin .. end-1 have: policy updates and auxiliary phases have their turns."""
-    counts = np.asarray(turn_counts(config, begin, end))
+    counts = turn_counts(config, begin, end)
     return [bool(counts[kind_of(name)] > 0) for name in names]
 
 
-def turn_counts(config: Config, begin: Index, end: Index) -> Array:
+def turn_counts(config: Config, begin: Index, end: Index) -> Any:
     """How often each kind of metric had its turn in the iterations begin .. end-1; 1 for sums over episodes."""
-    return jnp.stack([jnp.ones((), jnp.int32), *(jnp.asarray(n, jnp.int32) for n in count_turns(config, begin, end))])
+    counts = count_turns(config, begin, end)
+    arrays: Any = jnp if isinstance(end, jax.Array) else np
+    return arrays.stack([arrays.asarray(n, np.int32) for n in (1, *counts)])
 
 
 def kind_of(name: str) -> int:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
-from isobatch.learning.state import TrainState, initial_state
+from isobatch.learning import state as learning_state
+from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.compiled_program import compiled_program
 from isobatch.training.host_program import HostProgram
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.program import Program
+from isobatch.training.program_cache import keep_programs
 
 
 def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
@@ -24,14 +27,14 @@ def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval
 
 
 def initial_states(config: Config, seeds: list[int]) -> TrainState:
-    """The states of several seeds before the first iteration, stacked."""
+    """The states of several seeds before the first iteration, stacked: the first thing that whoever runs needs."""
     env = environment_of(config)
+    keep_programs()
     if config.policy_iterations_per_phase:
         check_phase_memory(config, env, len(seeds))
-    states = [initial_state(config, env, seed) for seed in seeds]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    return learning_state.initial_states(config, env, seeds)
 
 
 def stack_hypers(hypers: list[Hypers]) -> Hypers:
     """One value for each seed."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(leaves, jnp.result_type(float)), *hypers)
+    return jax.tree.map(lambda *leaves: jax.device_put(np.array(leaves, jnp.result_type(float))), *hypers)
