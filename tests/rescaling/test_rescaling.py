@@ -25,6 +25,17 @@ def test_each_rule_can_be_switched_off_by_name(name: str) -> None:
             assert result.after.to_dict()[change.name] == kept, change.name
 
 
+def test_phases_are_rounded_to_whole_iterations() -> None:
+    """32 x 256 / 96 = 85.33: 85 iterations of 96 x 256 are 2,088,960 of 2,097,152 steps, .39 % fewer. The run's
+    100,663,296 steps are 48.19 such phases: 48."""
+    after, (warning,) = (result := rescale(PAPER, num_envs=96)).after, result.warnings
+    assert after.policy_iterations_per_phase == 85
+    assert after.geometry.phase_batch == 2_088_960
+    assert after.total_timesteps == after.env_steps == 48 * 2_088_960
+    assert all(word in warning for word in ("85.3333", "2,088,960", "2,097,152", "-0.39 %"))
+    assert rescale(PAPER, num_envs=256 * 100).after.policy_iterations_per_phase == 1
+
+
 def test_auxiliary_phases_follow() -> None:
     """PPG: the auxiliary optimizer's rate has the same rule; a run of whole phases stays one of whole phases."""
     base = PAPER.replace(total_timesteps=48 * 2_097_152 + 4096)  # the last 4096 steps make no whole iteration

@@ -2,6 +2,9 @@
 
 Initial weights are drawn with NumPy, seed by seed, outside any compiled program: orthogonal initialization needs a QR
 decomposition, and batched QR inside jit can deadlock on a CPU.
+
+IMPALA's networks begin as those of openai/ppo-ewma do: the weights that lead to one output have a fixed length, smaller
+in residual blocks, so that what six blocks add together is no larger than what they add it to.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from isobatch.settings.config import Config, Encoder
 HIDDEN_GAIN = 2**0.5  # gains of the three kinds of layers, as in CleanRL and OpenAI baselines
 POLICY_GAIN = 0.01
 VALUE_GAIN = 1.0
+IMPALA_CONV, IMPALA_DENSE, IMPALA_HEAD = 1.0, 1.4, 0.1  # lengths of the weights of one output
 KERNEL_SIZE = 3
 NATURE_CONVS = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
 
@@ -38,7 +42,7 @@ def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Spac
 def make_actor_critic(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:
     """The networks of this package, freshly initialized: orthogonal matrices (Saxe et al. 2014), biases of zero.
 
-    https://arxiv.org/abs/1312.6120
+    https://arxiv.org/abs/1312.6120; with encoder "impala" as in https://github.com/openai/ppo-ewma.
 
     Args:
         config: arrangement, encoder, hidden_sizes, channels and activation.
@@ -62,10 +66,18 @@ def make_actor_critic(config: Config, obs_shape: tuple[int, ...], action_space: 
         size, log_std = len(action_space.low), _zeros(len(action_space.low))
     else:
         size, log_std = distribution_size(action_space), None
-    head = _dense(rng, features, size, POLICY_GAIN)
+
+    def head_of(outputs: int, gain: float) -> Dense:
+        return (
+            _impala_dense(rng, features, outputs, IMPALA_HEAD)
+            if torso.residual
+            else _dense(rng, features, outputs, gain)
+        )
+
+    head = head_of(size, POLICY_GAIN)
     value_torso = _torso(rng, config, obs_shape) if config.arrangement == "dual" else None
-    value_head = _dense(rng, features, 1, VALUE_GAIN)
-    aux_head = _dense(rng, features, 1, VALUE_GAIN) if config.policy_iterations_per_phase else None
+    value_head = head_of(1, VALUE_GAIN)
+    aux_head = head_of(1, VALUE_GAIN) if config.policy_iterations_per_phase else None
     policy = Policy(
         torso, head, log_std, action_space if isinstance(action_space, MultiDiscrete | MultiBinary) else None
     )
@@ -84,14 +96,21 @@ def _torso(rng: np.random.Generator, config: Config, obs_shape: tuple[int, ...])
         narrow = Torso(convs, (), config.activation, 3, encoder == "impala")
         width = jax.eval_shape(narrow, blank).size
     sizes = (width, *config.hidden_sizes)
-    denses = [_dense(rng, i, o, HIDDEN_GAIN) for i, o in itertools.pairwise(sizes)]
+    denses = [
+        _impala_dense(rng, i, o, IMPALA_DENSE) if encoder == "impala" else _dense(rng, i, o, HIDDEN_GAIN)
+        for i, o in itertools.pairwise(sizes)
+    ]
     return Torso(convs, tuple(denses), config.activation, len(obs_shape), encoder == "impala", first)
 
 
 def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...], inputs: int) -> Iterator[Conv]:
-    def conv(i: int, o: int, size: int = KERNEL_SIZE, stride: int = 1, padding: int = 0) -> Conv:
+    def conv(i: int, o: int, size: int = KERNEL_SIZE, stride: int = 1) -> Conv:
         kernel = _orthogonal(rng, size * size * i, o, HIDDEN_GAIN)
-        return Conv(kernel.reshape(size, size, i, o), _zeros(o), stride, padding)
+        return Conv(kernel.reshape(size, size, i, o), _zeros(o), stride)
+
+    def impala_conv(i: int, o: int, length: float) -> Conv:
+        kernel = _fixed_length(rng, KERNEL_SIZE**2 * i, o, length)
+        return Conv(kernel.reshape(KERNEL_SIZE, KERNEL_SIZE, i, o), _zeros(o), padding=KERNEL_SIZE // 2)
 
     layers = list(itertools.pairwise((inputs, *channels)))
     match encoder:
@@ -99,15 +118,28 @@ def _convs(rng: np.random.Generator, encoder: Encoder, channels: tuple[int, ...]
             for (i, o), (size, stride) in zip(layers, NATURE_CONVS, strict=True):
                 yield conv(i, o, size, stride)
         case "impala":
+            blocks_per_stage = (STAGE_CONVS - 1) // 2
+            # The product of the two of a block: 1 / sqrt(number of blocks).
+            inner = (len(layers) * blocks_per_stage) ** -0.25
             for i, o in layers:
-                yield conv(i, o, padding=KERNEL_SIZE // 2)
-                yield from (conv(o, o, padding=KERNEL_SIZE // 2) for _ in range(STAGE_CONVS - 1))
+                yield impala_conv(i, o, IMPALA_CONV)
+                yield from (impala_conv(o, o, inner) for _ in range(STAGE_CONVS - 1))
         case _:
             yield from (conv(i, o) for i, o in layers)
 
 
 def _dense(rng: np.random.Generator, inputs: int, outputs: int, gain: float) -> Dense:
     return Dense(_orthogonal(rng, inputs, outputs, gain), _zeros(outputs))
+
+
+def _impala_dense(rng: np.random.Generator, inputs: int, outputs: int, length: float) -> Dense:
+    return Dense(_fixed_length(rng, inputs, outputs, length), _zeros(outputs))
+
+
+def _fixed_length(rng: np.random.Generator, rows: int, columns: int, length: float) -> Array:
+    """Uniform numbers, each column scaled to this Euclidean length."""
+    uniform = rng.uniform(-1.0, 1.0, (rows, columns))
+    return jnp.asarray(length * uniform / np.linalg.norm(uniform, axis=0), jnp.result_type(float))
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) -> Array:

@@ -4,8 +4,8 @@
 `rules`, by name. T and the number of minibatches stay; E, gamma, lambda, the clip range and all other settings too.
 
 rescale(1) is the identity, rescale(a) then rescale(b) is rescale(ab), and 1/c undoes c, as long as the advantage span
-does not have to stop at one iteration (a caution says so). Advantages normalized per iteration come back as an EWMA
-with decay 0, which is the same computation.
+does not have to stop at one iteration and N_pi does not have to be rounded (a caution says so). Advantages normalized
+per iteration come back as an EWMA with decay 0, which is the same computation.
 """
 
 from __future__ import annotations
@@ -126,18 +126,19 @@ def rescale(
     rules = choose_rules(config, tuple(use), tuple(without))
     names = [rule.name for rule in rules]
     hold_minibatch = "iteration-batch-only" in names
-    new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch, hold_phase="phase-batch" in names)
+    new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch)
     c = config.geometry.iteration_batch / (new_envs * new_steps)
     factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
     settings: dict[str, Any] = {"num_envs": new_envs, "num_steps": new_steps}
-    if config.policy_iterations_per_phase:  # whole phases before are whole phases after
-        settings["total_timesteps"] = config.env_steps if c != 1 else config.total_timesteps
     origin: dict[str, Rule] = {}
     for rule in rules:
         if factors[rule.follows] != 1:
             new = rule.apply(config, factors[rule.follows])
             settings |= new
             origin |= dict.fromkeys(new, rule)
+    if config.policy_iterations_per_phase and c != 1:
+        phase = settings.get("policy_iterations_per_phase", config.policy_iterations_per_phase)
+        settings["total_timesteps"] = _whole_phases(config, new_envs * new_steps, phase)
     after = config.replace(**settings)
     changes = _changes(config, after, origin, _target_reason(config, target))
     return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch))
@@ -172,6 +173,12 @@ def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> 
     return [rule for rule in active if rule.name not in without]
 
 
+def _whole_phases(config: Config, iteration_batch: int, phase: int) -> int:
+    """Environment steps of the whole phases that come nearest to the run's; iterations that only collect stay."""
+    updates = config.env_steps / iteration_batch - config.staleness
+    return (max(1, round(updates / phase)) * phase + config.staleness) * iteration_batch
+
+
 def describe(config: Config) -> dict[str, Any]:
     """Every setting and the batches that follow from them, fit for JSON."""
     geometry = config.geometry
@@ -192,11 +199,7 @@ def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str
     }
     was, now = before.to_dict(), after.to_dict()
     rows = [Change(n, was[n], now[n], "target", reason) for n in ("num_envs", "num_steps")]
-    rows.append(
-        Change(
-            "total_timesteps", was["total_timesteps"], now["total_timesteps"], "target", "the whole phases of the run"
-        )
-    )
+    rows.append(Change("total_timesteps", was["total_timesteps"], now["total_timesteps"], "target", "whole phases"))
     rows += [Change(name, *values[:2], "target", values[2]) for name, values in derived.items()]
     rows += [Change(n, was[n], now[n], rule.name, rule.reason(before, after)) for n, rule in origin.items()]
     return tuple(row for row in rows if row.before != row.after)

@@ -73,6 +73,18 @@ def minibatch_normalization(before: Config, after: Config) -> str:
     )
 
 
+def phase_rounding(before: Config, after: Config) -> str:
+    """Section 4 holds the phase batch; N_pi is a whole number of iterations."""
+    was, is_now = before.geometry.phase_batch, after.geometry.phase_batch
+    if not was or was == is_now or before.policy_iterations_per_phase == after.policy_iterations_per_phase:
+        return ""
+    exact = was / after.geometry.iteration_batch
+    return (
+        f"policy_iterations_per_phase={after.policy_iterations_per_phase} is {exact:.6g} rounded to whole iterations: "
+        f"the phase batch is {is_now:,} instead of {was:,} steps, off by {100 * (is_now / was - 1):+.2g} %."
+    )
+
+
 def steps_change(before: Config, after: Config) -> str:
     """Section 6.2, footnote 4: T also sets how much is bootstrapped."""
     t, new = before.num_steps, after.num_steps
@@ -148,6 +160,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         proximal_age_changes(before, after),
         critical_batch_size(before, after, critical_batch),
         advantage_clamp(before, after, rules),
+        phase_rounding(before, after),
         minibatch_normalization(before, after),
         steps_change(before, after),
         stale_data(before, after),

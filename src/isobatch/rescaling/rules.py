@@ -135,6 +135,18 @@ def _proximal_reason(before: Config, after: Config) -> str:
     return f"{rounded(steps[0], 4)} -> {rounded(steps[1], 4)} gradient steps, so {age:,.0f} environment steps old"
 
 
+def rounded_phase(config: Config, c: float) -> int:
+    """N_pi * c in whole iterations; a run without phases stays without."""
+    return max(1, round(config.policy_iterations_per_phase * c)) if config.policy_iterations_per_phase else 0
+
+
+def _phase_reason(before: Config, after: Config) -> str:
+    was, is_now = before.geometry.phase_batch, after.geometry.phase_batch
+    if was == is_now:
+        return f"the phase batch stays {was:,} environment steps"
+    return f"the phase batch becomes {is_now:,} environment steps, the nearest to {was:,}"
+
+
 def _advantage_reason(before: Config, after: Config) -> str:
     spans = [span(advantage_decay(c)) for c in (before, after)]
     samples = [s * c.geometry.iteration_batch for s, c in zip(spans, (before, after), strict=True)]
@@ -196,8 +208,8 @@ RULES: dict[str, Rule] = {
             True,
             "N_pi * c",
             f"{PAPER}, section 4",
-            lambda config, c: {"policy_iterations_per_phase": round(config.policy_iterations_per_phase * c)},
-            lambda before, after: f"the phase batch stays {before.geometry.phase_batch:,} environment steps",
+            lambda config, c: {"policy_iterations_per_phase": rounded_phase(config, c)},
+            _phase_reason,
         ),
         Rule(
             "betas",

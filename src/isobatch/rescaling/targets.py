@@ -69,11 +69,10 @@ class Target:
         return self.num_envs or n, self.num_steps or t
 
 
-def resolve(config: Config, target: Target, *, hold_minibatch: bool, hold_phase: bool) -> tuple[int, int]:
+def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[int, int]:
     """N' and T' of the target, or a UsageError that names the nearest ones that work.
 
     `hold_minibatch`: the number of minibatches follows the iteration batch, their size stays.
-    `hold_phase`: N_pi x c must be whole too, so that the phase batch stays.
     """
     if hold_minibatch and target.optimization_batch is not None:
         raise UsageError(
@@ -83,7 +82,7 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool, hold_phase:
     num_envs, num_steps = target.sizes(config)
 
     def misfit(n: int, t: int) -> str:
-        return _misfit(config, n, t, hold_minibatch=hold_minibatch, hold_phase=hold_phase)
+        return _misfit(config, n, t, hold_minibatch=hold_minibatch)
 
     n, t = round(num_envs), round(num_steps)
     whole = n >= 1 and math.isclose(n, num_envs, rel_tol=1e-6)
@@ -99,7 +98,7 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool, hold_phase:
     raise UsageError(f"{target.words} does not work: {trouble}; {fix if near else 'no size near it works'}.")
 
 
-def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase: bool) -> str:
+def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool) -> str:
     """Why N x T cannot be had, in words, or nothing."""
     old, new = config.geometry.iteration_batch, n * t
     cuts = {"minibatches": config.num_minibatches}
@@ -111,12 +110,6 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool, hold_phase:
         cuts[kind] = count * new // old if hold_minibatch else count
         if not cuts[kind] or new % cuts[kind]:
             return f"an iteration batch of {new} cannot be cut into {cuts[kind]} equal {kind}"
-    phase = config.policy_iterations_per_phase
-    if hold_phase and phase * old % new:
-        return (
-            f"policy_iterations_per_phase would have to be {phase * old / new:.6g} to hold the phase batch of "
-            f"{config.geometry.phase_batch} (or go without the rule phase-batch)"
-        )
     count = cuts["minibatches"]
     if not cuts_evenly(count, n, t, config.minibatch_scheme):
         return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"
