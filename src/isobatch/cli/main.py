@@ -11,6 +11,7 @@ from types import ModuleType
 from isobatch.cli.failures import report
 from isobatch.cli.flags import Parser, check_unknown
 from isobatch.cli.streams import Results, flush_streams, prepare_streams
+from isobatch.cli.trust import add_trust, check_trust
 from isobatch.errors import UsageError, near_matches
 
 COMMANDS = {
@@ -65,6 +66,7 @@ def run(words: list[str]) -> int:
     command: ModuleType = importlib.import_module(f"isobatch.cli.{name}")
     parser = Parser(prog=f"isobatch {name}", description=command.__doc__)
     command.add_flags(parser)
+    add_trust(name, parser)
     words = [_hyphens(word) for word in words[1:]]
     if any(word in HELP_WORDS for word in words):
         from isobatch.cli.help import help_text
@@ -74,6 +76,7 @@ def run(words: list[str]) -> int:
         return 0
     args, unknown = parser.parse_known_args(words)
     check_unknown(parser, unknown)
+    check_trust(name, args)
     return int(command.run(args))
 
 
