@@ -2,6 +2,7 @@
 # make check  lint and types only                 make bench  speed against other libraries
 # make setup-browser    Chromium, in which tests look at the reports of studies (Debian, as root)
 # make bench-gradients  speed and memory of the inner products of gradients
+# make fuzz   hostile command lines and files, and kills: minutes, and a report
 # make setup-envpool    the environments of EnvPool: the extra, and Qt for Procgen
 # make clean  remove everything that was made
 
@@ -11,7 +12,7 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench bench-gradients peers setup setup-browser setup-envpool clean
+.PHONY: demo test check format bench bench-gradients fuzz peers setup setup-browser setup-envpool clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
@@ -34,6 +35,9 @@ bench: setup-envpool peers
 
 bench-gradients: $(VENV)/.core
 	$(PYTHON) benchmarks/gram.py
+
+fuzz: $(VENV)/.dev
+	$(PYTHON) benchmarks/fuzz.py --kills 200
 
 peers: $(PEERS)/.done
 

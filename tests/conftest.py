@@ -32,6 +32,12 @@ settings.register_profile("isobatch", max_examples=30, deadline=None, derandomiz
 settings.load_profile("isobatch")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Modules that tests name on a command line are not remembered in the home of whoever runs them."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
 @pytest.fixture(scope="module")
 def float64() -> Iterator[None]:
     """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""

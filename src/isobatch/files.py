@@ -10,6 +10,7 @@ from pathlib import Path
 from isobatch.errors import UsageError
 
 DRAFT = ".new"
+MOST_BYTES = 10**7  # of a text that a flag names
 
 
 @contextmanager
@@ -36,9 +37,13 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 
 def read_text(path: Path, flag: str) -> str:
-    """A file that a flag names."""
+    """A file that a flag names: text in UTF-8, of an end that is in sight (/dev/zero has none)."""
     try:
-        return path.read_text()
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UsageError(f"{flag} {str(path)!r} is larger than {MOST_BYTES:,} bytes: name a file of settings.")
+        return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
@@ -46,6 +51,8 @@ def read_text(path: Path, flag: str) -> str:
 
 def write_file(path: Path, content: str | bytes) -> None:
     """A file that a person asked for."""
+    if path.exists() and not path.is_file():  # a directory, or a device, which must not be replaced by a file
+        raise UsageError(f"--out {str(path)!r} is there and is not a file: name another place.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)

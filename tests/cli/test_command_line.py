@@ -151,13 +151,16 @@ BAD = {
     ),
     "--algo ppg --aux-epochs 0": r"aux_epochs=0 must be at least 1",
     "--algo ppg --num-steps 10000000 --num-envs 64 --total-timesteps 5120000000 --policy-iterations-per-phase 8": (
-        r"policy_iterations_per_phase=8 needs [\d.e+]+ GB .* lower it"
+        r"policy_iterations_per_phase=8 needs [\d,.]+ [GT]B .* lower it"
     ),
     "--algo reinforce --num-steps 100": r"num_steps=100 is too short for complete episodes of CartPole-v1",
     "--objective policy-gradient": r"objective='policy-gradient' has no ratio to correct for the 16 gradient steps",
     "--objective kl --proximal-policy loglinear": r"proximal_policy='loglinear' has no analytic KL",
     "--algo ppg --complete-episodes": r"complete_episodes=True does not go with an auxiliary phase",
     "--noise-scale --num-envs 1": r"noise_scale=True compares environments .* use num_envs of at least 2",
+    "--num-envs 1e9 --total-timesteps 1e12": r"num_envs=1000000000, num_steps=128, .* need at least [\d,.]+ [GT]B",
+    "--hidden-sizes 10000000,10000000": r"hidden_sizes=\[10000000, 10000000\] need at least 1,200 TB for 1 seed",
+    "--num-seeds 2147483647": r"num_seeds=2147483647 must be at most 100000",
     "--no-baseline": r"baseline=False needs returns without a value function",
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ def test_keywords_are_converted_as_flags_are():
         (dict(seed=2**31), "seed=2147483648 must be at most 2147483647."),
         (dict(seed=2**63), "seed=9223372036854775808 must be at most 2147483647."),
         (dict(seed=2**31 - 1, num_seeds=2), "seed + num_seeds - 1=2147483648 must be at most 2147483647."),
-        (dict(num_seeds=2**62), "must be at most 2147483647."),
+        (dict(num_seeds=2**62), "must be at most 100000."),
         (dict(keep_checkpoints=0), "keep_checkpoints=0 must be at least 1."),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
+from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
 
 FOLKLORE = "folklore: rules of thumb"
@@ -68,7 +69,7 @@ def envs_for_throughput(config: Config, facts: Facts) -> Finding:
     name, n, batch = "envs-for-throughput", config.num_envs, config.geometry.optimization_batch
     if not facts.env_seconds or not facts.update_seconds:
         return Finding(name, "note", "n_envs ~ B t_env / t_update; the two times are not known.", GUIDE)
-    ideal = max(1, round(batch * facts.env_seconds / facts.update_seconds))
+    ideal = max(1, round(min(batch * facts.env_seconds / facts.update_seconds, LARGEST_INDEX)))
     text = f"n_envs ~ {batch} x {facts.env_seconds:.3g} s / {facts.update_seconds:.3g} s = {ideal}, here {n}."
     return verdict(name, ideal / 2 <= n <= ideal * 2, text, GUIDE, Suggestion("num_envs", n, ideal))
 

@@ -12,7 +12,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser
 from isobatch.envs.catalog import IN_JAX, INSTALL, envpool_ids, gymnasium_limits, is_installed
 from isobatch.errors import UsageError, near_matches
-from isobatch.formatting import counted
+from isobatch.formatting import counted, plain_table
 
 COLUMNS = ["id", "observation", "actions", "time limit"]
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if args.words:
         rows += [[env_id, "-", "-", str(limits[env_id] or "-")] for env_id in gymnasium]
         rows += [[env_id, "-", "-", "-"] for env_id in envpool]
-        console.out.print(console.table("", COLUMNS, rows))
+        console.out.print(plain_table(COLUMNS, rows))  # may have thousands of rows
         return 0
     console.out.print(console.table("written in JAX", COLUMNS, rows))
     console.out.print()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 
-from isobatch.errors import RunError, UsageError, first_line
+from isobatch.errors import RunError, UsageError, brief, first_line
 
 FIXES = {
     errno.ENOSPC: "make room, and give the command again",
@@ -30,6 +30,7 @@ FIXES = {
 }
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MEMORY = "lower num_envs, num_steps, num_seeds or the sizes of the networks"
+LONGEST = 2000  # characters of a sentence
 UNEXPECTED = "unexpected"  # the word for an error that nobody foresaw, which is a fault of this package
 
 
@@ -84,7 +85,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _where(error: BaseException) -> str:
     name = getattr(error, "filename", None)
-    return f" ({os.fsdecode(name)!r})" if isinstance(name, (str, bytes)) else ""
+    return f" ({brief(os.fsdecode(name))})" if isinstance(name, (str, bytes)) else ""
 
 
 def _detail(text: str) -> str:
@@ -92,7 +93,9 @@ def _detail(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """One line without characters that steer a terminal."""
+    """One line without characters that steer a terminal, and without the middle if it is very long."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else " " if c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 from isobatch.cli.failures import report
 from isobatch.cli.flags import Parser, check_unknown
 from isobatch.cli.streams import Results, flush_streams, prepare_streams
+from isobatch.cli.trust import add_trust, check_trust
 from isobatch.errors import UsageError, near_matches
 
 COMMANDS = {
@@ -73,6 +74,7 @@ def run(words: list[str]) -> int:
             action="store_true",
             help=f"do not keep compiled programs for the next run (always: {COMPILE_CACHE}=0; elsewhere: =DIR)",
         )
+    add_trust(name, parser)
     words = [_hyphens(word) for word in words[1:]]
     if any(word in HELP_WORDS for word in words):
         from isobatch.cli.help import help_text
@@ -84,6 +86,7 @@ def run(words: list[str]) -> int:
     check_unknown(parser, unknown)
     if name in COMPILING:
         keep_programs(not args.no_compile_cache)
+    check_trust(name, args)
     return int(command.run(args))
 
 

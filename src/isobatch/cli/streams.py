@@ -26,6 +26,9 @@ class Stream(io.TextIOBase):
         stream: TextIO = getattr(sys, self.name)
         return getattr(stream, "rich_proxied_file", stream)  # what a progress bar stands before
 
+    def close(self) -> None:
+        """Nothing: the stream is not ours, and a failing flush would be lost where this object is collected."""
+
     def isatty(self) -> bool:
         return self.stream.isatty()
 

@@ -144,6 +144,11 @@ def check_env_id(env_id: str) -> None:
         raise unknown_env(env_id)
 
 
+def module_of(env_id: str) -> str:
+    """The module that `module:Id` imports; nothing for other ids."""
+    return env_id.removeprefix("gymnasium/").rpartition(":")[0]
+
+
 def unknown_env(env_id: str) -> UsageError:
     """The complaint about an id that nobody knows."""
     if env_id in BROKEN:

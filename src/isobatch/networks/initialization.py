@@ -139,7 +139,7 @@ def _impala_dense(rng: np.random.Generator, inputs: int, outputs: int, length: f
 def _fixed_length(rng: np.random.Generator, rows: int, columns: int, length: float) -> Array:
     """Uniform numbers, each column scaled to this Euclidean length."""
     uniform = rng.uniform(-1.0, 1.0, (rows, columns))
-    return jnp.asarray(length * uniform / np.linalg.norm(uniform, axis=0), jnp.result_type(float))
+    return _on_device(length * uniform / np.linalg.norm(uniform, axis=0))
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int, gain: float) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from isobatch.errors import UsageError
@@ -11,13 +11,14 @@ from isobatch.settings.config import setting_fields
 from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, check_ranges, fields_of, parse_fields
 
 LONGEST_EPISODE = 100_000  # steps after which an episode without a time limit is taken for one that never ends
+NUM_SEEDS = replace(COUNT, high=100_000)  # each has a state of its own
 MAX_LINES = 1000  # a run logs at most about so many lines a seed, each the mean over the iterations between
 
 
 @dataclass(frozen=True)
 class Options:
     seed: Annotated[int, SEED, "First seed; the last one may be up to 2^31 - 1 = 2147483647."] = 0
-    num_seeds: Annotated[int, COUNT, "Seeds trained at once: seed, seed + 1, ..."] = 1
+    num_seeds: Annotated[int, NUM_SEEDS, "Seeds trained at once: seed, seed + 1, ..."] = 1
     log_interval: Annotated[
         int,
         COUNT_OR_0,

@@ -38,7 +38,7 @@ def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] 
         return LoadedRun(config, seeds, *newest)
     while True:
         there = checkpoints.iterations()
-        wanted = checkpoints.best() if checkpoint == "best" else int(checkpoint) if checkpoint.isdigit() else None
+        wanted = checkpoints.best() if checkpoint == "best" else int(checkpoint) if checkpoint.isdecimal() else None
         if wanted not in there:
             raise UsageError(f"checkpoint={checkpoint!r} is not there: use newest, best or one of {there}.")
         try:

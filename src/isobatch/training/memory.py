@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from isobatch.envs.spaces import distribution_size
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, brief
+from isobatch.formatting import counted, rounded
 from isobatch.rollouts.staleness import AnyEnvironment
 from isobatch.settings.config import Config
 
 SHARE = 0.9  # of the available memory that may be used
+UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def phase_bytes(config: Config, env: AnyEnvironment, num_seeds: int) -> int:
@@ -31,8 +34,37 @@ def check_phase_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> N
     if there is not None and need > SHARE * there:
         raise UsageError(
             f"policy_iterations_per_phase={config.policy_iterations_per_phase} needs {in_words(need)} for the phases "
-            f"of {num_seeds} seed(s), and {in_words(int(SHARE * there))} are available: lower it, num_envs, num_steps "
-            "or num_seeds."
+            f"of {counted(num_seeds, 'seed')}, and {in_words(int(SHARE * there))} are available: lower it, num_envs, "
+            "num_steps or num_seeds."
+        )
+
+
+def state_bytes(config: Config, env: AnyEnvironment) -> int:
+    """Bytes that the state of a seed has at least: observations of its environments, and weights with two moments."""
+    widths = config.hidden_sizes
+    weights = sum(before * after for before, after in itertools.pairwise((1, *widths)))
+    seen = config.num_envs * int(np.prod(env.obs_shape)) * np.dtype(env.obs_dtype).itemsize
+    return seen + 3 * 4 * weights + config.staleness * rollout_bytes(config, env)
+
+
+def rollout_bytes(config: Config, env: AnyEnvironment) -> int:
+    """Bytes of a rollout: observations, distributions, and five numbers a step."""
+    per_step = int(np.prod(env.obs_shape)) * np.dtype(env.obs_dtype).itemsize
+    return config.geometry.iteration_batch * (per_step + 4 * distribution_size(env.action_space) + 5 * 4)
+
+
+def check_run_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> None:
+    """Raise if phases, or states and one rollout, do not fit, even without what computing with them takes."""
+    if config.policy_iterations_per_phase:
+        check_phase_memory(config, env, num_seeds)
+    need = num_seeds * (state_bytes(config, env) + rollout_bytes(config, env))
+    there = available_bytes()
+    if there is not None and need > SHARE * there:
+        stale = f", staleness={config.staleness}" if config.staleness else ""
+        raise UsageError(
+            f"num_envs={config.num_envs}, num_steps={config.num_steps}, hidden_sizes={brief(list(config.hidden_sizes))}"
+            f"{stale} need at least {in_words(need)} for {counted(num_seeds, 'seed')}, and "
+            f"{in_words(int(SHARE * there))} are available: lower one of them, or num_seeds."
         )
 
 
@@ -49,5 +81,5 @@ def available_bytes() -> int | None:
 
 
 def in_words(count: int) -> str:
-    power = min(len(str(count)) - 1, 11) // 3
-    return f"{count / 1000**power:.3g} {('bytes', 'KB', 'MB', 'GB')[power]}"
+    power = min((len(str(count)) - 1) // 3, len(UNITS) - 1)
+    return f"{rounded(count / 1000**power)} {UNITS[power]}"

@@ -97,11 +97,23 @@ def read_metrics(path: Path) -> Table:
         lines = (Path(path) / METRICS).read_text().split("\n")[:-1]  # what follows the last line break is not finished
     except FileNotFoundError:
         lines = []
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"{METRICS} of run_dir={str(path)!r} is damaged (it is not text): train the run anew."
+        ) from None
     if not lines:
         raise UsageError(f"run_dir={str(path)!r} holds no {METRICS}: check the path, or train it first.")
     header, *rows = (line.split(",") for line in lines)
     whole = [row for row in rows if len(row) == len(header)]
-    return table_of(tuple(header), [tuple(float(v) if v else np.nan for v in row) for row in whole])
+    missing = {"iteration", "seed", "env_steps"} - set(header)
+    try:
+        if missing or len(set(header)) < len(header):
+            raise ValueError(
+                f"its first line has no {' and '.join(sorted(missing))}" if missing else "names come twice"
+            )
+        return table_of(tuple(header), [tuple(float(v) if v else np.nan for v in row) for row in whole])
+    except ValueError as error:
+        raise UsageError(f"{METRICS} of run_dir={str(path)!r} is damaged ({error}): train the run anew.") from None
 
 
 def format_number(value: Any) -> str:

@@ -25,10 +25,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from isobatch.errors import UsageError
-from isobatch.files import DRAFT, replace_file
+from isobatch.errors import UsageError, first_line
+from isobatch.files import DRAFT, read_text, replace_file
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
+from isobatch.settings.options import Options
 from isobatch.training.lock import LOCK
 from isobatch.training.metrics import Table, read_metrics
 
@@ -107,7 +108,15 @@ class RunDirectory:
 
     @property
     def about(self) -> dict[str, Any]:
-        return json.loads((self.path / ABOUT).read_text())
+        """What `run.json` says; seeds and log interval are whole numbers in their ranges."""
+        name = f"{ABOUT} of run_dir={str(self.path)!r}"
+        try:
+            said = json.loads(read_text(self.path / ABOUT, "run_dir"))
+            Options.from_keywords(**{option: said[option] for option in ("seed", "num_seeds", "log_interval")})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            why = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
+            raise UsageError(f"{name} is damaged ({why.rstrip('.')}): restore it, or train anew.") from None
+        return said
 
     @property
     def settings(self) -> dict[str, Any]:

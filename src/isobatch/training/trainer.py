@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
+from isobatch.envs.registry import environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
@@ -21,6 +22,7 @@ from isobatch.settings.options import Options
 from isobatch.training.devices import use_cores
 from isobatch.training.initial_weights import start_from
 from isobatch.training.loop import Advance, advances, lines_of
+from isobatch.training.memory import check_run_memory
 from isobatch.training.metrics import columns_of
 from isobatch.training.opening import INIT_FROM, extend, opened
 from isobatch.training.program import Program, Supervision
@@ -56,6 +58,7 @@ def train(
     check_extras(choices)
     if resume and (run_dir is None or init_from is not None):
         raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")
+    check_run_memory(config, environment_of(config), choices.num_seeds)
     states = initial_states(config, choices.seeds)  # checks the environment before anything is written
     if init_from is not None:
         states = start_from(Path(init_from), states, say)
