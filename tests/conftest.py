@@ -9,6 +9,7 @@ from typing import Any
 # Also for the processes that tests start. Most of the time of tests is compilation, of which these save much.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
+os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scenes"
 os.environ["ISOBATCH_COMPILE_CACHE"] = "0"  # a test that says nothing of it leaves nothing in the user's directory
 
 import jax

@@ -37,7 +37,7 @@ def make_runs(directory: Path) -> Runs:
 
 def write_run(path: Path, config: Any) -> None:
     directory = RunDirectory.make(path)
-    directory.describe(config, {"seed": SEEDS[0], "num_seeds": len(SEEDS)})
+    directory.describe(config, {"seed": SEEDS[0], "num_seeds": len(SEEDS), "log_interval": 1})
     states = initial_states(config, SEEDS)
     checkpoints = Checkpoints(directory.checkpoints)
     checkpoints.save(ITERATION, as_if_trained(states))

@@ -142,7 +142,7 @@ def when(
     return jax.lax.cond(turn, fn, lambda state, *_: (state, nothing), state, *args)
 
 
-def count_turns(config: Config, begin: Index, end: Index) -> tuple[Array, Array]:
+def count_turns(config: Config, begin: Index, end: Index) -> tuple[Any, Any]:
     """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
     arrays: Any = jnp if isinstance(end, jax.Array) else np  # numbers compile nothing
     first, last = (arrays.maximum(i - config.staleness, 0) for i in (begin, end))
