@@ -35,8 +35,9 @@ settings.load_profile("isobatch")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Modules that tests name on a command line are not remembered in the home of whoever runs them."""
+    """Modules that tests import are not remembered in the home of whoever runs them; that of the tests is trusted."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs"
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ FILES = {
     "algo: {}": "algo={} is not valid: use a text of one line",
     "preset: [1]": "preset=[1] is not valid: use a text of one line",
     "num_envs: 0": "num_envs=0 must be at least 1",
-    "num_envs: 0x" + "f" * 5000: "num_envs=a number of 20000 bits is not valid",
+    "num_envs: 0x" + "f" * 5000: "holds a whole number of 20000 bits",
     "num_envs: " + "9" * 5000: "is not valid",
     "gamma: .nan": "gamma=nan is out of range",
     "self: 1": "unknown setting 'self'",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isobatch.cli import trust
 from isobatch.cli.main import main
+from isobatch.envs import trust
 
 
 @pytest.fixture
@@ -17,6 +17,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "planted.py").write_text("raise SystemExit('executed')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "planted", raising=False)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("env: planted:Trap-v0\n")
     (tmp_path / "run" / "run.json").write_text("{}\n")
@@ -51,21 +52,26 @@ def test_what_was_named_is_remembered_with_its_file(run: Path, monkeypatch: pyte
 
 
 def test_ways_to_allow_it(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """What comes next is a complaint about the module, which raises, so it was imported."""
     monkeypatch.setenv("ISOBATCH_TRUSTED_MODULES", "gym_like, planted")
     main(["eval", str(run)])
     assert "have not used" not in capsys.readouterr().err
     monkeypatch.delenv("ISOBATCH_TRUSTED_MODULES")
     main(["eval", str(run), "--trust"])
     assert "have not used" not in capsys.readouterr().err
+
+
+def test_importing_a_module_is_trust(run: Path, capsys: pytest.CaptureFixture) -> None:
+    """A user's own module, named by a flag or in Python, is no longer asked about; one that fails is."""
+    words = ["train", "--env", "planted:Trap-v0", "--run-dir", str(run.parent / "new")]
+    assert main(words) == 2
+    assert "a module that fails while it is imported (SystemExit: executed)" in capsys.readouterr().err
+    assert not trust.is_trusted("planted:Trap-v0")
+    (run.parent / "planted.py").write_text("")
+    assert main(words) == 2
+    assert "cannot be made" in capsys.readouterr().err  # nobody registered the id
+    assert trust.is_trusted("planted:Trap-v0")
     main(["eval", str(run)])
     assert "have not used" not in capsys.readouterr().err
-
-
-def test_naming_a_module_is_trust(run: Path, capsys: pytest.CaptureFixture) -> None:
-    assert main(["train", "--env", "planted:Trap-v0", "--run-dir", str(run.parent / "new")]) == 2
-    assert "a module that fails while it is imported (SystemExit: executed)" in capsys.readouterr().err
-    assert trust.is_trusted("planted:Trap-v0")
 
 
 def test_commands_that_import_nothing_do_not_ask(run: Path) -> None:

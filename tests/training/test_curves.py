@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.figure
+import numpy as np
 import pytest
 
 from isobatch.cli.main import main
-from isobatch.training.curves import as_written, distinct_labels
+from isobatch.training.curves import as_written, distinct_labels, marked_places
 
 pytestmark = pytest.mark.xdist_group("trainer")
 
@@ -52,3 +53,17 @@ def test_runs_of_one_name_are_two_curves(
     words = [str(path) for path in (*runs, runs[0])]
     assert main(["plot", *words, "--out", str(tmp_path / "curve.png")]) == 0
     assert shown == [as_written(str(run.relative_to(tmp_path))) for run in runs]
+
+
+def test_few_lines_of_metrics_are_marked() -> None:
+    """One line at 100 steps stands at the last of x; of 3 lines each has its place; 31 are a curve."""
+    x = np.linspace(0, 100, 11)[1:]
+
+    def table(*steps: float) -> dict[str, np.ndarray]:
+        return {"env_steps": np.array(steps), "m": np.where(np.array(steps) == 50, np.nan, 1.0)}
+
+    assert marked_places(table(100), "m", x) == [9]
+    assert marked_places(table(15, 20, 50, 100), "m", x) == [1, 9]
+    assert marked_places(table(15, 40, 100), "m", x) == [1, 3, 9]
+    assert marked_places(table(*range(0, 66, 2)), "m", x) == []
+    assert marked_places(table(50), "m", x) == []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, limits
 from isobatch.errors import UsageError
+from isobatch.formatting import counted
 from isobatch.settings.parsing import parse_value
 
 if TYPE_CHECKING:
@@ -73,12 +74,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     how = "sampled" if args.sampled else "most likely"
     title = (
-        f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, {episodes} episodes"
+        f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, "
+        f"{counted(episodes, 'episode')}"
     )
     console.out.print(side_by_side(title, loaded, played) if args.held_out else alone(title, loaded, played[TRAINED]))
     if video:
         shown = ", ".join(console.number(value) for value in video["returns"])
-        console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})", markup=False)
+        console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})")
     return 0
 
 

@@ -60,7 +60,7 @@ def _sentence(error: BaseException) -> str:
             return (
                 f"there is not enough memory{_detail(first_line(cause).split('RESOURCE_EXHAUSTED: ')[-1])}: {MEMORY}."
             )
-        if type(cause).__module__.partition(".")[0] == "wandb":
+        if _is_of("wandb", cause):
             return (
                 f"Weights & Biases cannot be used ({first_line(cause).rstrip('.')}): `wandb login`, set "
                 "WANDB_MODE=offline, or leave --wandb-project out."
@@ -81,6 +81,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
             return
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def _is_of(package: str, error: BaseException) -> bool:
+    """Whether an error was raised by a package, or by what it called."""
+    modules = [type(error).__module__]
+    frame = error.__traceback__
+    while frame is not None:
+        modules.append(frame.tb_frame.f_globals.get("__name__", ""))
+        frame = frame.tb_next
+    return any(module.partition(".")[0] == package for module in modules)
 
 
 def _where(error: BaseException) -> str:

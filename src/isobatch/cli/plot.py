@@ -27,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         console.print_json({"picture": str(out)})
     else:
-        console.out.print(f"drawn: {out}", markup=False)
+        console.out.print(f"drawn: {out}")
     return 0

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         from isobatch.training.memory import in_words, phase_bytes
 
         lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
-    head.print(console.pairs([*lines, ("files", str(run_dir))]), markup=False)
+    head.print(console.pairs([*lines, ("files", str(run_dir))]))
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(
             config,
@@ -121,6 +121,6 @@ def show(result: Any) -> None:
     )
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
-        console.out.print(f"Interrupted and kept: isobatch train --resume {words}", markup=False)
+        console.out.print(f"Interrupted and kept: isobatch train --resume {words}")
     else:
-        console.out.print(f"isobatch eval {words}\nisobatch plot {words}", markup=False)
+        console.out.print(f"isobatch eval {words}\nisobatch plot {words}")

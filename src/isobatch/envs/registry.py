@@ -20,6 +20,7 @@ from isobatch.envs.catalog import GYMNAX, IN_JAX, unknown_env
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.envs.interface import Environment, Settings
 from isobatch.envs.spaces import Box
+from isobatch.envs.trust import remember
 from isobatch.errors import UsageError, first_line
 from isobatch.settings.config import Config
 
@@ -211,6 +212,7 @@ def import_module_of(env_id: str, module: str) -> None:
     except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"env={env_id!r} names a module that fails while it is imported ({cause}).") from None
+    remember(env_id)
 
 
 def envpool_env(name: str, settings: Settings) -> HostEnvironment:

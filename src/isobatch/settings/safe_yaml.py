@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 MOST_CHARACTERS = 200_000  # PyYAML reads about 100,000 in a second
+MOST_LEVELS = 50  # of lists and mappings in each other
 MOST_ALIASES = 1000
 MOST_VALUES = 100_000  # with those that aliases repeat
+MOST_BITS = 1024  # of a whole number, as many as a float can stand for
 MOST_ENTRIES = 1000  # of a mapping that others were merged into
 
 
@@ -21,7 +23,7 @@ def read_yaml(text: str) -> Any:
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         raise ValueError(f"is not valid YAML{f' at line {where.line + 1}' if where else ''}") from None
-    except RecursionError:
+    except RecursionError:  # of the loader below, or of mappings that merge themselves
         raise ValueError("is nested too deeply") from None
     except ValueError as error:  # `!!int abc`, 2020-13-45
         raise ValueError(f"is not valid YAML ({error})") from None
@@ -37,9 +39,17 @@ def _loader() -> Any:
     class Loader(yaml.SafeLoader):
         """PyYAML's safe one, with bounds on what a short text can repeat."""
 
-        aliases = 0
+        aliases = depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > MOST_LEVELS:  # PyYAML takes a time that grows with the square of them
+                raise RecursionError
+            node = self.compose_child(parent, index)
+            self.depth -= 1
+            return node
+
+        def compose_child(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 self.aliases += 1
                 if self.aliases > MOST_ALIASES:
@@ -55,13 +65,15 @@ def _loader() -> Any:
 
 
 def _check_size(value: Any) -> None:
-    """Count what printing the value would print; a value that contains itself never ends."""
+    """Look at numbers, and count what printing the value would print; a value that contains itself never ends."""
     left, count = [value], 0
     while left:
         one = left.pop()
         count += 1
         if count + len(left) > MOST_VALUES:
             raise ValueError("repeats itself without end, or nearly so")
+        if isinstance(one, int) and one.bit_length() > MOST_BITS:  # Python itself refuses to print it
+            raise ValueError(f"holds a whole number of {one.bit_length()} bits, more than any setting")
         if isinstance(one, dict):
             left += [*one.keys(), *one.values()]
         elif isinstance(one, (list, tuple, set)):

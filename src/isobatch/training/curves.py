@@ -13,6 +13,7 @@ from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.errors import UsageError
 from isobatch.training.metrics import RETURN, Table
 
+FEW = 30  # lines of metrics, which are marked in a picture
 POINTS = 200  # places along the x-axis at which curves are compared
 WIDTH, HEIGHT, LEFT, BOTTOM = 480, 180, 56, 22  # of an SVG, in pixels, and the room for the numbers at its axes
 
@@ -54,11 +55,13 @@ def learning_curves(
             raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
         x, curves = seed_curves(table, metric, window)
         measured = ~np.all(np.isnan(curves), axis=0)
+        marks = marked_places(table, metric, x)
+        if marks:
+            measured &= np.isin(np.arange(len(x)), marks)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        axes.plot(
-            x, mean, color=color, label=as_written(name), linewidth=1.8, linestyle="--" if name in dashed else "-"
-        )
+        style = dict(linestyle="--" if name in dashed else "-", marker="o" if marks else "", markersize=4)
+        axes.plot(x, mean, color=color, label=as_written(name), linewidth=1.8, **style)
         axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
     seeds = max(len(np.unique(table["seed"])) for table in runs.values())
     over = f" (line and band: mean and standard deviation over {seeds} seeds)" if seeds > 1 else ""
@@ -69,6 +72,12 @@ def learning_curves(
     if len(runs) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     save_figure(figure, path)
+
+
+def marked_places(table: Table, metric: str, x: np.ndarray) -> list[int]:
+    """Which places of `x` stand for lines of metrics, if those are few: a line alone would promise more than it has."""
+    steps = np.unique(table["env_steps"][~np.isnan(table[metric])])
+    return np.unique(np.searchsorted(x, steps[steps <= x[-1]])).tolist() if 0 < len(steps) <= FEW else []
 
 
 def as_written(text: str) -> str:

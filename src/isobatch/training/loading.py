@@ -27,10 +27,10 @@ def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] 
     directory = RunDirectory.open(path)
     config, about = directory.config, directory.about
     seeds = list(range(about["seed"], about["seed"] + about["num_seeds"]))
-    template = initial_states(config, seeds)
     checkpoints = Checkpoints(directory.checkpoints)
     if not checkpoints.iterations():
         raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")
+    template = initial_states(config, seeds)
     if checkpoint == "newest":
         newest = checkpoints.restore_newest(template, say)
         if newest is None:

@@ -105,6 +105,8 @@ def read_metrics(path: Path) -> Table:
         raise UsageError(f"run_dir={str(path)!r} holds no {METRICS}: check the path, or train it first.")
     header, *rows = (line.split(",") for line in lines)
     whole = [row for row in rows if len(row) == len(header)]
+    if not whole:
+        raise UsageError(f"{METRICS} of run_dir={str(path)!r} has no whole line of metrics: train the run first.")
     missing = {"iteration", "seed", "env_steps"} - set(header)
     try:
         if missing or len(set(header)) < len(header):
