@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -195,7 +195,7 @@ def measure_group(name: str, ours: str, peers: str, scale: float, rounds: int) -
     load = os.getloadavg()[0]
     if load > 0.5:
         say(f"warning: the machine is busy (load {load:.1f}); ratios will be noisy.")
-    sides = group.sides(ours, peers, scale)
+    sides = {side: command for side, command in group.sides(ours, peers, scale).items() if can_run(command)}
     samples: Samples = {side: [] for side in sides}
     peaks = []
     for number in range(1 if name == "ewma" else rounds):
@@ -213,11 +213,17 @@ def measure_group(name: str, ours: str, peers: str, scale: float, rounds: int) -
         | ({"peers": versions(peers, PEER_PACKAGES)} if group.peers else {}),
         "rounds": rounds,
         "samples": samples,
-        "promises": [kept_promise(promise, samples) for promise in group.promises],
+        "promises": [kept_promise(promise, samples) for promise in group.promises if promise.ours in samples],
     }
     if name == "ewma":
         found |= {"promises": samples.pop("ewma")[0]["costs"]}
     return found | ({"peak": peak_of(samples, max(peaks))} if peaks else {})
+
+
+def can_run(command: list[Any]) -> bool:
+    """Whether what a side needs is there: without the extra envpool the others are measured."""
+    needs_envpool = command[1] in (ALONE, PROCGEN) or any(str(part).startswith("envpool/") for part in command)
+    return not needs_envpool or importlib.util.find_spec("envpool") is not None
 
 
 def run(command: list[Any]) -> Sample:
@@ -343,11 +349,10 @@ def cores() -> int:
 
 
 def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
-    """Installed versions, as another Python sees them."""
-    if python == sys.executable:
-        return {name: importlib.metadata.version(name) for name in packages}
-    code = "import importlib.metadata as m, json, sys; print(json.dumps({p: m.version(p) for p in sys.argv[1:]}))"
-    return run([python, "-c", code, *packages])
+    """Installed versions, as this or another Python sees them; what is not installed is left out."""
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    there = run([python, "-c", code])
+    return {name: there[name] for name in packages if name in there}
 
 
 def say(sentence: str) -> None:

@@ -1,5 +1,6 @@
 """Shared by all tests: shapes are checked at run time, and programs compile quickly rather than run fast."""
 
+import ctypes
 import gc
 import os
 from collections.abc import Iterator
@@ -47,21 +48,29 @@ def float64() -> Iterator[None]:
         yield
 
 
-MAPPINGS = Path("/proc/self/maps")
+MAPPINGS, SIZES = Path("/proc/self/maps"), Path("/proc/self/statm")
 MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
+MOST_RESIDENT = 1_300_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
 
 
-@pytest.fixture(scope="module", autouse=True)
-def room_for_programs() -> Iterator[None]:
-    """Forget compiled programs, between two modules, when there are many of them."""
-    yield
-    if MAPPINGS.exists() and MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
-        from isobatch.training import compiled_program, host_functions
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Forget compiled programs, between two tests, when they take much memory."""
+    if nextitem is None or not SIZES.exists():
+        return
+    resident = int(SIZES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if resident > MOST_RESIDENT or MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        forget_programs()
 
-        compiled_program._PROGRAMS.clear()
-        host_functions._COMPILED.clear()
-        jax.clear_caches()
-        gc.collect()
+
+def forget_programs() -> None:
+    from isobatch.learning import state
+    from isobatch.training import compiled_program, host_functions
+
+    for kept in (compiled_program._PROGRAMS, host_functions._COMPILED, state._FIRST):
+        kept.clear()
+    jax.clear_caches()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back to the system
 
 
 @pytest.fixture(scope="session")
