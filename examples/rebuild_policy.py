@@ -2,7 +2,7 @@
 
 The file holds tensors and a JSON description of the layers that use them; this is all it takes to read it.
 
-Make the file  isobatch export RUN --out policy.npz          (or policy.safetensors)
+Make the file  isobatch export RUN --out policy.npz   (or policy.safetensors, policy.pt)
 Run            python examples/rebuild_policy.py policy.npz
 """
 
@@ -30,6 +30,15 @@ def read(path: str) -> tuple[dict[str, np.ndarray], dict]:
         with safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return tensors, json.loads(file.metadata()["description"])
+    if path.endswith(".pt"):
+        import torch
+
+        content = torch.load(path, weights_only=True)
+        tensors = {name: tensor.numpy() for name, tensor in content["state_dict"].items()}
+        for name, x in tensors.items():
+            if name.endswith(".weight"):  # from PyTorch's layout to the one that the description is about
+                tensors[name] = x.transpose(2, 3, 1, 0) if x.ndim == 4 else x.T
+        return tensors, json.loads(content["description"])
     with np.load(path, allow_pickle=False) as file:
         tensors = {name: file[name] for name in file.files}
     return tensors, json.loads(str(tensors.pop("description")))

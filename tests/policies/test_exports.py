@@ -89,6 +89,45 @@ def observations(about: dict[str, Any]) -> np.ndarray:
     return rng.normal(0, 2, shape).astype(np.float32)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_onnx_computes_the_same(case: str, runs: Runs, tmp_path: Path) -> None:
+    """Run by ONNX's own runtime, on observations as the environment gives them."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    env, settings = CASES[case]
+    run_dir, file = runs(env, **settings), tmp_path / "policy.onnx"
+    assert main(["export", str(run_dir), "--out", str(file), "--policy-seed", "1"]) == 0
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    description = json.loads(session.get_modelmeta().custom_metadata_map["description"])
+    raw = observations(description["observation"])
+    policy, value = session.run(["policy", "value"], {"observation": raw})
+    learned = learned_of(load_run(run_dir), 1)
+    seen = preprocessor(learned.obs_moments, learned.config.hypers.obs_clip)(jax.numpy.asarray(raw))
+    distribution = learned.networks.policy(seen)
+    expected = distribution.mean if "log_std" in description["policy"]["distribution"] else distribution.logits
+    np.testing.assert_allclose(policy, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value, learned.networks.value(seen), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["normalized", "residual"])
+def test_a_file_of_pytorch_loads_into_its_layers(case: str, runs: Runs, tmp_path: Path) -> None:
+    """Without pickled objects; a weight fits a layer of PyTorch, and back in our layout all is as in the npz."""
+    torch = pytest.importorskip("torch")
+    run_dir = str(runs(*CASES[case][:1], **CASES[case][1]))
+    for name in ("policy.npz", "policy.pt"):
+        assert main(["export", run_dir, "--out", str(tmp_path / name)]) == 0
+    state = torch.load(tmp_path / "policy.pt", weights_only=True)["state_dict"]
+    out, into = state["policy.head.weight"].shape
+    head = torch.nn.Linear(into, out)
+    head.load_state_dict({part: state[f"policy.head.{part}"] for part in ("weight", "bias")})
+    (tensors, description), (others, other) = (EXAMPLE["read"](str(tmp_path / f"policy.{e}")) for e in ("npz", "pt"))
+    assert description == other
+    assert tensors.keys() == others.keys()
+    assert all(np.array_equal(tensor, others[name]) for name, tensor in tensors.items())
+    features = np.random.default_rng(0).normal(size=(3, into)).astype(np.float32)
+    expected = features @ tensors["policy.head.weight"] + tensors["policy.head.bias"]
+    np.testing.assert_allclose(head(torch.tensor(features)).detach().numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_safetensors_hold_the_same(runs: Runs, tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     run_dir = str(runs(*CASES["normalized"][:1], **CASES["normalized"][1]))
@@ -130,8 +169,8 @@ def test_the_example_says_what_it_found(runs: Runs, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--out", "policy.pt"], "out='policy.pt' has no ending that names a format: use npz or safetensors."),
-        (["--out", "policy.npz", "--format", "onnx"], "format='onnx' is unknown: use npz or safetensors."),
+        (["--out", "policy.h5"], "out='policy.h5' has no ending that names a format: use npz, safetensors, onnx, pt."),
+        (["--out", "policy.npz", "--format", "tflite"], "format='tflite' is unknown: use npz, safetensors, onnx, pt."),
         (["--out", "/dev/null/policy.npz"], "--out '/dev/null/policy.npz' cannot be written"),
         (["--out", "policy.npz", "--policy-seed", "x"], "policy_seed='x' is not valid: use a whole number"),
         (["--out", "policy.npz", "--policy-seed", "9"], "policy_seed=9 is not in this run: use 0 or 1."),
@@ -144,7 +183,17 @@ def test_bad_requests(words: list[str], complaint: str, runs: Runs, capsys: pyte
     assert complaint in capsys.readouterr().err
 
 
-def test_without_the_package(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "safetensors.numpy", None)
-    assert main(["export", str(runs("CartPole-v1")), "--out", "policy.safetensors"]) == 2
-    assert "pip install 'isobatch[export]', or use npz" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("ending", "module", "install"),
+    [
+        ("safetensors", "safetensors.numpy", "pip install 'isobatch[export]'"),
+        ("onnx", "onnx", "pip install 'isobatch[export]'"),
+        ("pt", "torch", "pip install torch"),
+    ],
+)
+def test_without_the_package(
+    ending: str, module: str, install: str, runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    assert main(["export", str(runs("CartPole-v1")), "--out", f"policy.{ending}"]) == 2
+    assert f"{install}, or use npz" in capsys.readouterr().err

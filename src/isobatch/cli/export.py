@@ -12,8 +12,10 @@ from isobatch.settings.parsing import parse_value
 
 def add_flags(parser: Parser) -> None:
     parser.add_argument("run_dir", type=Path, metavar="RUN", help="directory of a run")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write, .npz or .safetensors")
-    parser.add_argument("--format", metavar="{npz,safetensors}", help="default: what the file's ending says")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="file to write, .npz, .safetensors, .onnx or .pt"
+    )
+    parser.add_argument("--format", metavar="{npz,safetensors,onnx,pt}", help="default: what the file's ending says")
     add_policy(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -21,7 +23,8 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
     from isobatch.policies.agent import learned_of
-    from isobatch.policies.exports import export, format_of
+    from isobatch.policies.exports import export
+    from isobatch.policies.file_formats import format_of
     from isobatch.training.loading import load_run
 
     format_name = format_of(args.out, args.format)

@@ -6,8 +6,6 @@ explains each kind in words, and the words go into the file. Nothing is pickled.
 
 from __future__ import annotations
 
-import io
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -18,16 +16,15 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
-from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.networks.actor_critic import require_standard
 from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
+from isobatch.policies.file_formats import FORMATS
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.training.agent import Learned
 from isobatch.training.run_directory import versions
 
-FORMATS = ("npz", "safetensors")
 KINDS = {
     "normalize": "clip((x - mean) / (std + eps), -clip, clip); clip null: not clipped",
     "divide": "x / by",
@@ -213,36 +210,8 @@ def finite(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def format_of(path: Path, wanted: str | None) -> str:
-    """The format that was asked for, or the one that the file's ending names; UsageError if it cannot be written."""
-    name = wanted or path.suffix.removeprefix(".")
-    if name not in FORMATS:
-        what = f"format={wanted!r} is unknown" if wanted else f"out={str(path)!r} has no ending that names a format"
-        raise UsageError(f"{what}: use {' or '.join(FORMATS)}.")
-    if name == "safetensors":
-        import_safetensors()
-    return name
-
-
-def import_safetensors() -> Any:
-    try:
-        import safetensors.numpy
-    except ImportError:
-        raise UsageError(
-            "format='safetensors' needs a package that is not installed: pip install 'isobatch[export]', or use npz."
-        ) from None
-    return safetensors.numpy
-
-
 def export(learned: Learned, path: Path, format_name: str) -> dict[str, Any]:
     """Write the file; the description that is in it."""
     tensors, description = contents(learned)
-    text = json.dumps(description, allow_nan=False)
-    if format_name == "safetensors":
-        whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-        write_file(path, import_safetensors().save(whole, metadata={"description": text}))
-        return description
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, description=np.array(text), **tensors)
-    write_file(path, buffer.getvalue())
+    write_file(path, FORMATS[format_name].write(tensors, description))
     return description
