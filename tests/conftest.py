@@ -36,9 +36,8 @@ settings.load_profile("isobatch")
 
 @pytest.fixture(scope="session", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Modules that tests import are not remembered in the home of whoever runs them; that of the tests is trusted."""
+    """Modules that tests import are not remembered in the home of whoever runs them."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
-    os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs"
 
 
 @pytest.fixture(scope="module")

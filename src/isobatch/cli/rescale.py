@@ -236,7 +236,7 @@ def _typed(value: Any) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, float):
-        return rounded(value, 6)
+        return rounded(value, 6 if not 0.999999 < value < 1 else 10)  # a decay is not 1
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
