@@ -7,14 +7,14 @@ import pytest
 from tiny import tiny
 
 import isobatch as ib
-from isobatch.training import plots
+from isobatch.training import curves
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is drawn, by label."""
     tables: dict[str, Any] = {}
-    monkeypatch.setattr(plots, "learning_curves", lambda runs, *_: tables.update(runs))
+    monkeypatch.setattr(curves, "learning_curves", lambda runs, *_: tables.update(runs))
     return tables
 
 
