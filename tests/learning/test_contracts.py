@@ -83,7 +83,7 @@ def test_json_fields(algo: str) -> None:
 @every_algorithm
 def test_logging_less_often_changes_no_bit_and_compiles_nothing(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of 5, 5 and 2 iterations hold the means of theirs, and the program that had rows of one serves them."""
-    trained(algo)
+    train(tiny(algo), num_seeds=3)  # whose program may have been forgotten since `trained`
     traces = []
     original = program_module.advance_rows
     monkeypatch.setattr(program_module, "advance_rows", lambda *a: traces.append(1) or original(*a))

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from made_up import make_actor_critic, make_config, make_learner, make_minibatch, make_segment, with_fields
 
 from isobatch.errors import UsageError
-from isobatch.learning.iteration import policy_phase
+from isobatch.learning.iteration import Learned, policy_phase
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.policy_phase import Batch, gradient_step, optimize, prepare, total_loss
@@ -339,7 +339,7 @@ def policy_step(aggregation: str, done: np.ndarray, **settings) -> np.ndarray:
         **settings,
     )  # fmt: skip
     learner, segment = make_learner(config), make_segment(config, done, time_limit=1)
-    learned = (learner, None, Moments.empty(), jnp.zeros((6, 4)))
+    learned = Learned(learner, None, Moments.empty(), jnp.zeros((6, 4)))
     (after, *_), _ = jax.jit(partial(policy_phase, config))(
         learned, segment, config.hypers, jnp.int32(0), jax.random.key(0)
     )

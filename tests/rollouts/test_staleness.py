@@ -11,7 +11,7 @@ import pytest
 from made_up import make_config, make_segment
 
 from isobatch.envs.registry import make_env
-from isobatch.learning.iteration import iterate, policy_phase
+from isobatch.learning.iteration import Learned, iterate, policy_phase
 from isobatch.learning.policy_phase import Metrics
 from isobatch.learning.state import TrainState, initial_state
 from isobatch.rollouts.jax_rollout import collect
@@ -102,7 +102,7 @@ def test_an_update_is_that_of_the_rollout_collected_s_iterations_before(decouple
         ENV, then.networks, then.envs, None, config.hypers.obs_clip, config.num_steps, rollout_key
     )
     update_key = jax.random.split(now.key, 5)[3]
-    learned = (now.learning.learner, None, now.learning.advantage_moments, jnp.zeros(segment.reward.shape))
+    learned = Learned(now.learning.learner, None, now.learning.advantage_moments, jnp.zeros(segment.reward.shape))
     (learner, *_), _ = jax.jit(partial(policy_phase, config))(
         learned, segment, config.hypers, jnp.int32(iteration), update_key
     )
