@@ -106,7 +106,7 @@ def update_often(config: Config, facts: Facts) -> Finding:
 def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
     """The number of equal minibatches from `low` to `high` that is nearest to the present one, if there is any."""
     now = config.num_minibatches
-    counts = minibatch_counts(config.num_envs, config.num_steps, config.minibatch_scheme)
+    counts = minibatch_counts(config.num_envs // config.num_shards, config.num_steps, config.minibatch_scheme)
     within = [count for count in counts if low <= count <= high] or counts
     return Suggestion("num_minibatches", now, min(within, key=lambda count: abs(math.log(count / now))))
 

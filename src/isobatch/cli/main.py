@@ -16,6 +16,7 @@ from isobatch.errors import UsageError, near_matches
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
+    "launch": "start several processes that train one run",
     "eval": "play episodes with a trained policy and report their returns",
     "play": "watch a trained policy",
     "export": "write a trained policy into a file for other programs",

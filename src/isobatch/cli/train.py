@@ -14,6 +14,7 @@ from isobatch.settings.accounting import batch_accounting
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.presets import with_stale_objective
+from isobatch.settings.team import AUTO, Team
 
 
 def add_flags(parser: Parser) -> None:
@@ -32,14 +33,24 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_config(parser)
     add_dataclass(parser, "the run", Options)
+    add_dataclass(parser, "several processes", Team)
 
 
 def run(args: argparse.Namespace) -> int:
     config, options, run_dir = settings_from(args)
     from isobatch.training.devices import use_cores
+    from isobatch.training.processes import is_first, joined
+
+    use_cores(options.num_seeds, config, options.devices)
+    with joined(team_of(args), lambda sentence: console.say(f"isobatch: {sentence}{kept(run_dir)}")):
+        return _train(args, config, options, run_dir, is_first())
+
+
+def _train(args: argparse.Namespace, config: Config, options: Options, run_dir: Path, speaks: bool) -> int:
     from isobatch.training.trainer import train
 
-    use_cores(options.num_seeds, config)
+    if not speaks:  # one of several processes shows what all do
+        return 130 if train(config, resume=args.resume is not None, **vars(options)).interrupted else 0
     head = console.err if args.json else console.out
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(console.subject(config.algo, config.env, f", {seeds}"))
@@ -72,14 +83,16 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     """Config, options and directory of the run that the flags ask for."""
     from isobatch.training.run_directory import RunDirectory
 
-    options = given(args, Options)
+    options, team = given(args, Options), team_of(args)
     if args.resume is None:
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
-        config = config_from(args)
+        parsed = Options(**options)
+        config = parsed.sharded(config_from(args), team.num_processes)
         run_dir = args.run_dir or default_directory(config, options.get("seed", 0))
-        RunDirectory.check_new(run_dir)
-        return config, Options(**options), run_dir
+        if team.process_id == 0 and team.coordinator != AUTO:
+            RunDirectory.check_new(run_dir)
+        return config, parsed, run_dir
     if args.init_from is not None:
         raise UsageError("--init-from is for a new run, and --resume goes on with one: leave one of them out.")
     if args.resume and args.run_dir is not None:
@@ -97,6 +110,18 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))
     return config.replace(**changes), Options(**(kept | options)), run_dir
+
+
+def team_of(args: argparse.Namespace) -> Team:
+    return Team(**given(args, Team))
+
+
+def kept(run_dir: Path) -> str:
+    """What to do when another process has failed."""
+    from isobatch.training.run_directory import RunDirectory
+
+    words = RunDirectory(run_dir).words
+    return f" The last checkpoint is kept: go on with isobatch train --resume {words}, in each process."
 
 
 def default_directory(config: Config, seed: int) -> Path:

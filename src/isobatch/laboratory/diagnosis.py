@@ -187,7 +187,7 @@ def subject_of(
             f"checkpoint={loaded.iteration} of seed {loaded.seeds[place]} has weights that are not finite: the run has "
             "diverged; measure an earlier checkpoint."
         )
-    config = loaded.config.replace(**changes)
+    config = loaded.config.replace(**changes, num_shards=1)  # a gradient is that of all environments
     source = (
         HostSource(config, env, state, env_timeout, tell)
         if isinstance(env, HostEnvironment)

@@ -20,11 +20,16 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from isobatch.networks.shards import WHOLE, Axes, total
 from isobatch.settings.config import Aggregation
 
 
 def sample_weights(
-    kind: Aggregation, lengths: Float[Array, "*B"], used: Bool[Array, "*B"], horizon: Float[Array, ""] | float
+    kind: Aggregation,
+    lengths: Float[Array, "*B"],
+    used: Bool[Array, "*B"],
+    horizon: Float[Array, ""] | float,
+    across: Axes = WHOLE,
 ) -> Float[Array, "*B"]:
     """Weights whose mean with the losses is the aggregation over the samples in use; 0 for the others.
 
@@ -37,6 +42,7 @@ def sample_weights(
         lengths: T_i of the trajectory that a sample belongs to [*B].
         used: which samples count [*B].
         horizon: H of `constant`, a number.
+        across: axes of the shards that the samples are spread over, if they are.
 
     Returns:
         Weights [*B] for `aggregate`.
@@ -48,17 +54,17 @@ def sample_weights(
         [2.0, 2.0, 2.0, 2.0]
     """
     present = used.astype(lengths.dtype)
-    trajectories = jnp.sum(present / lengths)  # each one adds T_i times 1/T_i
+    trajectories = total(jnp.sum(present / lengths), across)  # each one adds T_i times 1/T_i
     match kind:
         case "timestep":
-            per_sample = present / jnp.sum(present)
+            per_sample = present / total(jnp.sum(present), across)
         case "trajectory":
             per_sample = present / trajectories
         case "trajectory-mean":
             per_sample = present / (trajectories * lengths)
         case "constant":
             per_sample = present / (trajectories * horizon)
-    return per_sample * lengths.size
+    return per_sample * total(lengths.size, across)
 
 
 def aggregate(losses: Float[Array, "*B"], weights: Float[Array, "*B"]) -> Float[Array, ""]:

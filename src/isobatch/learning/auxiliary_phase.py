@@ -19,6 +19,7 @@ from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner, Phase
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
+from isobatch.networks.shards import axes_of, mean, own_key
 from isobatch.settings.config import Config, Hypers
 
 Metrics = dict[str, Float[Array, ""]]
@@ -36,8 +37,9 @@ def auxiliary_phase(
 ) -> tuple[Learner, Metrics]:
     """E_aux epochs over the phase, after which an averaged proximal policy starts anew from the current weights."""
     iterations, steps, envs = phase.target.shape
+    across = axes_of(config.num_shards)
     old = jax.lax.map(learner.networks.policy, phase.obs)  # iteration by iteration, to bound the memory
-    share = None if phase.valid is None else phase.valid / jnp.mean(phase.valid)
+    share = None if phase.valid is None else phase.valid / mean(jnp.mean(phase.valid), across)
     # [N_pi, T, N] as [T, N_pi N]: rows of the phase are the environments of all its iterations.
     flat = jax.tree.map(
         lambda x: jnp.moveaxis(x, 0, 1).reshape(steps * iterations * envs, *x.shape[3:]),
@@ -46,7 +48,7 @@ def auxiliary_phase(
     count = config.aux_minibatches * iterations
 
     def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
-        indices = minibatch_indices(key, iterations * envs, steps, count, config.minibatch_scheme)
+        indices = minibatch_indices(own_key(key, across), iterations * envs, steps, count, config.minibatch_scheme)
 
         def step(learner: Learner, index: Array) -> tuple[Learner, Metrics]:
             return auxiliary_step(config, jax.tree.map(lambda x: x[index], flat), learner, hypers)
@@ -61,7 +63,9 @@ def auxiliary_phase(
 
 def auxiliary_step(config: Config, batch: AuxiliaryBatch, learner: Learner, hypers: Hypers) -> tuple[Learner, Metrics]:
     """One step of the auxiliary optimizer."""
-    gradient, metrics = jax.grad(joint_loss, has_aux=True)(learner.networks, batch, hypers.beta_clone)
+    gradient, metrics = mean(
+        jax.grad(joint_loss, has_aux=True)(learner.networks, batch, hypers.beta_clone), axes_of(config.num_shards)
+    )
     updates, state = make_optimizer(config, hypers).update(gradient, learner.aux_optimizer, learner.networks)
     networks = jax.tree.map(lambda p, u: p - hypers.aux_learning_rate * u, learner.networks, updates)
     return eqx.tree_at(lambda l: (l.networks, l.aux_optimizer), learner, (networks, state)), metrics

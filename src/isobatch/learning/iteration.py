@@ -16,7 +16,9 @@ from isobatch.learning.auxiliary_phase import auxiliary_phase
 from isobatch.learning.noise_scale import noise_metrics
 from isobatch.learning.policy_phase import Metrics, optimize, prepare
 from isobatch.learning.state import Learner, Learning, TrainState, learning_rate
+from isobatch.networks import shards
 from isobatch.networks.moments import Moments, RewardScale
+from isobatch.networks.shards import axes_of
 from isobatch.rollouts.jax_rollout import collect, start_envs
 from isobatch.rollouts.segment import Episodes, Segment
 from isobatch.rollouts.staleness import exchange
@@ -38,15 +40,17 @@ class Learned(NamedTuple):
 def iterate(
     config: Config, env: Environment, state: TrainState, hypers: Hypers, iteration: Int[Array, ""]
 ) -> tuple[TrainState, Metrics, Episodes]:
-    """One alternation between sampling and optimization, of an environment written in JAX.
+    """One alternation between sampling and optimization, of an environment written in JAX; of one of the shards, where
+    there are several: the environments in the state are its own, and what is learned is learned from all of them.
 
     `iteration` is also in the state; as an argument that all seeds share it can decide, under vmap, whether
     a branch is computed at all.
     """
     keys = iteration_keys(state.key)
-    envs = state.envs
+    envs, across, num_envs = state.envs, axes_of(config.num_shards), config.num_envs // config.num_shards
+    first = shards.index() * num_envs if across else None
     if config.complete_episodes:
-        envs = start_envs(env, config.num_envs, False, keys.reset)
+        envs = start_envs(env, num_envs, False, keys.reset, first)
     envs, segment, episodes, raw_obs = collect(
         env,
         state.networks,
@@ -56,6 +60,7 @@ def iterate(
         config.num_steps,
         keys.rollout,
         config.complete_episodes,
+        first,
     )
     queue = state.queue
     if queue is not None:
@@ -64,12 +69,14 @@ def iterate(
     new_state = TrainState(
         learning=learning,
         envs=envs,
-        obs_moments=None if state.obs_moments is None else state.obs_moments.update(raw_obs.astype(float)),
+        obs_moments=None
+        if state.obs_moments is None
+        else state.obs_moments.update(raw_obs.astype(float), across=across),
         queue=queue,
         key=keys.next,
         iteration=state.iteration + 1,
     )
-    return new_state, metrics, episodes
+    return new_state, metrics, shards.total(episodes, across)
 
 
 class Keys(NamedTuple):

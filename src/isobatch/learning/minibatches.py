@@ -14,9 +14,12 @@ def minibatch_indices(
 ) -> Int[Array, "M B"]:
     """One epoch: for each of `count` minibatches, which samples it holds.
 
-    A sample is numbered as in an array [steps, rows] read line by line: step x rows + row.
+    A sample is numbered as in an array [steps, rows] read line by line: step x rows + row. `shuffle` and `stratified`
+    are the same here: it is each shard of a run that calls this for its own rows, and what shards put into their
+    minibatches number i is one minibatch of the run, with the same number of samples from each. Unlike one permutation
+    of everything, no minibatch then holds more of a shard's samples than another; means over it vary a little less.
     """
-    if scheme == "shuffle":
+    if scheme != "envs":
         return permutation(key, rows * steps).reshape(count, -1)
     # Whole rows, as in the reference code; with fewer rows than minibatches each row is cut into chunks of
     # its time, in order.

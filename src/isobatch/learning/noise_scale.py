@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from isobatch.gradients.noise import two_batch_sizes
 from isobatch.learning.policy_phase import Batch, total_loss
 from isobatch.learning.state import Learner
+from isobatch.networks.shards import axes_of, mean, total
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.geometry import divisors
 
@@ -24,7 +25,9 @@ MOST_PARTS = 8
 
 def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers) -> dict[str, Float[Array, ""]]:
     """Signal and noise of the policy gradient before an iteration's updates; costs one more pass over the batch."""
-    parts = max(n for n in divisors(config.num_envs) if n <= MOST_PARTS)
+    shards, across = config.num_shards, axes_of(config.num_shards)
+    own = max(n for n in divisors(config.num_envs // shards) if n * shards <= max(MOST_PARTS, shards))  # of this shard
+    parts = own * shards
     averaged = None if learner.proximal is None else learner.proximal.params
 
     def gradient(part: Batch) -> Float[Array, " P"]:
@@ -34,10 +37,11 @@ def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers
 
     def split(leaf: Array) -> Array:
         steps, envs, *shape = leaf.shape
-        rows = jnp.moveaxis(leaf.reshape(steps, parts, envs // parts, *shape), 1, 0)
-        return rows.reshape(parts, -1, *shape)
+        rows = jnp.moveaxis(leaf.reshape(steps, own, envs // own, *shape), 1, 0)
+        return rows.reshape(own, -1, *shape)
 
     gradients = jax.lax.map(gradient, jax.tree.map(split, batch))
-    small, big = jnp.mean(jnp.sum(gradients**2, axis=1)), optax.tree.norm(jnp.mean(gradients, axis=0), squared=True)
+    small, whole = mean((jnp.mean(jnp.sum(gradients**2, axis=1)), jnp.mean(gradients, axis=0)), across)
+    big = optax.tree.norm(whole, squared=True)
     signal, of_a_part = two_batch_sizes(small, big, 1, parts)
-    return {"noise/signal": signal, "noise/trace": of_a_part * jnp.sum(batch.used) / parts}
+    return {"noise/signal": signal, "noise/trace": of_a_part * total(jnp.sum(batch.used), across) / parts}

@@ -22,6 +22,7 @@ from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
+from isobatch.networks.shards import axes_of, mean, own_key
 from isobatch.rollouts.segment import Segment, complete_episodes
 from isobatch.settings.config import Config, Hypers
 
@@ -55,11 +56,11 @@ def prepare(
     hypers: Hypers,
 ) -> tuple[Batch, RewardScale | None, Moments, Metrics]:
     """Advantages, value targets and weights of a segment, and what they say about it."""
-    reward, done = segment.reward, segment.terminated | segment.truncated
+    reward, done, across = segment.reward, segment.terminated | segment.truncated, axes_of(config.num_shards)
     if reward_scale is not None:
         if config.complete_episodes:  # every row begins with a reset
             reward_scale = eqx.tree_at(lambda r: r.discounted_return, reward_scale, replace_fn=jnp.zeros_like)
-        reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma, segment.valid)
+        reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma, segment.valid, across)
         reward = reward_scale.apply(reward, hypers.reward_clip)
     advantage = estimate_advantages(config, segment, reward, hypers)
     value = segment.value if config.baseline else jnp.zeros_like(segment.value)
@@ -70,10 +71,12 @@ def prepare(
         lengths = jnp.broadcast_to(jnp.maximum(jnp.sum(used, axis=0), 1).astype(lengths.dtype), used.shape)
     if config.complete_episodes:
         lengths, used = complete_episodes(done, segment.time_limit, segment.valid)
-    share = sample_weights("timestep", lengths, used, hypers.aggregation_horizon)
+    share = sample_weights("timestep", lengths, used, hypers.aggregation_horizon, across)
     decay = hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
-    advantage_moments = advantage_moments.update(advantage, decay, used)
-    newest, targets, errors = (Moments.empty().update(x, used=used) for x in (advantage, target, target - value))
+    advantage_moments = advantage_moments.update(advantage, decay, used, across)
+    newest, targets, errors = (
+        Moments.empty().update(x, used=used, across=across) for x in (advantage, target, target - value)
+    )
     metrics = {
         "losses/explained_variance": 1 - errors.variance / jnp.maximum(targets.variance, 1e-12),
         "advantages/mean": newest.mean,
@@ -99,7 +102,7 @@ def prepare(
         advantage=advantage,
         target=target,
         used=used,
-        weight=sample_weights(config.aggregation, lengths, used, hypers.aggregation_horizon),
+        weight=sample_weights(config.aggregation, lengths, used, hypers.aggregation_horizon, across),
         share=share,
     )
     return batch, reward_scale, advantage_moments, metrics
@@ -122,12 +125,13 @@ def optimize(
     config: Config, batch: Batch, learner: Learner, hypers: Hypers, rate: Float[Array, ""], key: Key[Array, ""]
 ) -> tuple[Learner, Metrics]:
     """E epochs of M gradient steps. Metrics are means over all samples of all epochs."""
+    (steps, rows), across = batch.advantage.shape, axes_of(config.num_shards)
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
     def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
         def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
             indices = minibatch_indices(
-                key, config.num_envs, config.num_steps, config.num_minibatches, config.minibatch_scheme
+                own_key(key, across), rows, steps, config.num_minibatches, config.minibatch_scheme
             )
             shuffled = jax.tree.map(lambda x: x[indices], flat)
             return jax.lax.scan(
@@ -170,13 +174,13 @@ def gradient_step(
     config: Config, part: Part, batch: Batch, learner: Learner, hypers: Hypers, rate: Float[Array, ""]
 ) -> tuple[Learner, Metrics]:
     """One step of the optimizer on one minibatch, then one of the proximal policy's average."""
+    across = axes_of(config.num_shards)
     if config.advantage_norm == "minibatch":
-        moments = Moments.empty().update(batch.advantage, used=batch.used)
+        moments = Moments.empty().update(batch.advantage, used=batch.used, across=across)
         batch = eqx.tree_at(lambda b: b.advantage, batch, moments.normalize(batch.advantage, hypers.adv_norm_eps))
     averaged = None if learner.proximal is None else learner.proximal.params
-    gradient, metrics = jax.grad(total_loss, argnums=3, has_aux=True)(
-        config, part, batch, learner.networks, averaged, hypers
-    )
+    own = jax.grad(total_loss, argnums=3, has_aux=True)(config, part, batch, learner.networks, averaged, hypers)
+    gradient, metrics = mean(own, across)  # shards have as many samples each
     state = learner.value_optimizer if part == "value" else learner.optimizer
     updates, state = make_optimizer(config, hypers).update(gradient, state, learner.networks)
     networks = jax.tree.map(lambda p, u: p - rate * u, learner.networks, updates)

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.errors import UsageError
@@ -95,6 +95,16 @@ def initial_states(config: Config, env: AnyEnvironment, seeds: list[int]) -> Tra
         require_standard(networks[0], f"an auxiliary phase ({config.algo})")
     states = [_FIRST[key](fresh, np.uint32(seed)) for fresh, seed in zip(networks, seeds, strict=True)]
     return states[0] if len(states) == 1 else _joined(states)
+
+
+def sharded_states(
+    config: Config, env: AnyEnvironment, seeds: list[int], shardings: Callable[[TrainState], PyTree]
+) -> TrainState:
+    """The same, made where `shardings` of a state of these shapes says, so that no device holds all of it."""
+    fresh = [make_networks(config, env.obs_shape, env.action_space, seed) for seed in seeds]
+    networks = jax.tree.map(lambda *leaves: np.stack(leaves), *fresh)
+    make, which = jax.vmap(partial(first_state, config.static, env)), np.array(seeds, np.uint32)
+    return jax.jit(make, out_shardings=shardings(jax.eval_shape(make, networks, which)))(networks, which)
 
 
 def initial_state(config: Config, env: AnyEnvironment, seed: int) -> TrainState:

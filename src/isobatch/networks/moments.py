@@ -5,7 +5,9 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
+
+from isobatch.networks.shards import WHOLE, Axes, gathered
 
 Scalar = Float[Array, ""] | float
 
@@ -20,7 +22,8 @@ class Moments(eqx.Module):
     https://arxiv.org/abs/2110.00641).
 
     `Moments.empty(shape)` has seen nothing; `update(sample [*B, *shape], decay, used [*B])` gives new moments, and
-    `normalize(sample, eps)` is (sample - mean) / (standard deviation + eps).
+    `normalize(sample, eps)` is (sample - mean) / (standard deviation + eps). Where samples are spread over the
+    shards of a run (`across`), moments are those of all of them.
 
     Example:
         >>> import isobatch as ib, jax.numpy as jnp
@@ -38,15 +41,21 @@ class Moments(eqx.Module):
         return cls(jnp.zeros(shape), jnp.ones(shape), jnp.zeros(()))
 
     def update(
-        self, sample: Float[Array, "..."], decay: Scalar = 1.0, used: Bool[Array, "..."] | None = None
+        self,
+        sample: Float[Array, "..."],
+        decay: Scalar = 1.0,
+        used: Bool[Array, "..."] | None = None,
+        across: Axes = WHOLE,
     ) -> Moments:
         """With one more batch, whose leading axes are samples; `used` says which of them count."""
         axes = tuple(range(sample.ndim - self.mean.ndim))
         each = None if used is None else used.reshape(*used.shape, *(1,) * self.mean.ndim)
         count = sample.size / self.mean.size if used is None else jnp.sum(used)
+        mean, variance = jnp.mean(sample, axes, where=each), jnp.var(sample, axes, where=each)
+        if across:
+            count, mean, variance = _of_all_shards(count, mean, variance)
         old = decay * self.weight
         total = old + count
-        mean, variance = jnp.mean(sample, axes, where=each), jnp.var(sample, axes, where=each)
         shift = mean - self.mean
         updated = Moments(
             mean=self.mean + shift * (count / total),
@@ -61,6 +70,18 @@ class Moments(eqx.Module):
     def normalize(self, sample: Float[Array, "..."], eps: Scalar) -> Float[Array, "..."]:
         """(sample - mean) / (standard deviation + eps)."""
         return (sample - self.mean) / (jnp.sqrt(self.variance) + eps)
+
+
+def _of_all_shards(
+    count: Scalar | Int[Array, ""], mean: Float[Array, "*S"], variance: Float[Array, "*S"]
+) -> tuple[Array, Array, Array]:
+    """Count, mean and variance of the samples of all shards, from those of each; one that has none does not count."""
+    counts = jnp.full_like(mean, count)
+    counts, means, variances = jnp.moveaxis(gathered(jnp.stack([counts, mean, variance])), 1, 0)
+    means, variances = (jnp.where(counts > 0, each, 0.0) for each in (means, variances))
+    shares = counts / jnp.maximum(jnp.sum(counts, axis=0), 1)
+    mean = jnp.sum(shares * means, axis=0)
+    return jnp.sum(counts, axis=0).ravel()[0], mean, jnp.sum(shares * (variances + (means - mean) ** 2), axis=0)
 
 
 class RewardScale(eqx.Module):
@@ -79,6 +100,7 @@ class RewardScale(eqx.Module):
         done: Bool[Array, "T N"],
         gamma: Scalar,
         used: Bool[Array, "T N"] | None = None,
+        across: Axes = WHOLE,
     ) -> RewardScale:
         """R_t = gamma R_{t-1} + r_t, begun anew with each episode. Rows that are not `used` lie between episodes."""
 
@@ -87,7 +109,7 @@ class RewardScale(eqx.Module):
             return jnp.where(step[1], 0.0, current), current
 
         last, returns = jax.lax.scan(forwards, self.discounted_return, (reward, done))
-        return RewardScale(last, self.moments.update(returns, used=used))
+        return RewardScale(last, self.moments.update(returns, used=used, across=across))
 
     def apply(self, reward: Float[Array, "T N"], clip: Scalar) -> Float[Array, "T N"]:
         return jnp.clip(reward / jnp.sqrt(self.moments.variance + 1e-8), -clip, clip)

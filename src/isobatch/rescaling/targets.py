@@ -101,6 +101,8 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
 def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool) -> str:
     """Why N x T cannot be had, in words, or nothing."""
     old, new = config.geometry.iteration_batch, n * t
+    if n % config.num_shards:
+        return f"{n} environments cannot be divided among {config.num_shards} shards"
     cuts = {"minibatches": config.num_minibatches}
     if config.policy_iterations_per_phase:
         cuts["auxiliary minibatches"] = config.aux_minibatches
@@ -111,7 +113,7 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool) -> str:
         if not cuts[kind] or new % cuts[kind]:
             return f"an iteration batch of {new} cannot be cut into {cuts[kind]} equal {kind}"
     count = cuts["minibatches"]
-    if not cuts_evenly(count, n, t, config.minibatch_scheme):
+    if not cuts_evenly(count, n // config.num_shards, t, config.minibatch_scheme):
         return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"
     return ""
 

@@ -22,6 +22,7 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
             f"{g.iteration_batch:,} / {counted(g.num_minibatches, 'minibatch')} = "
             f"{counted(g.optimization_batch, 'sample')}",
         ),
+        *_shards(config),
         (
             "gradient steps",
             f"{counted(g.num_minibatches, 'minibatch')} x {counted(g.update_epochs, 'epoch')} "
@@ -54,3 +55,12 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
         lines.append(("staleness", f"{counted(config.staleness, 'iteration')} = {counted(steps, 'environment step')}"))
     run = f"{counted(config.num_iterations, 'iteration')} = {counted(config.env_steps, 'environment step')} per seed"
     return [*lines, ("run", run)]
+
+
+def _shards(config: Config) -> list[tuple[str, str]]:
+    """What the shards are, where there are several."""
+    if config.num_shards == 1:
+        return []
+    envs = counted(config.num_envs // config.num_shards, "environment")
+    samples = counted(config.geometry.optimization_batch // config.num_shards, "sample")
+    return [("shards", f"{config.num_shards} of {envs}, {samples} of each in a minibatch")]

@@ -27,6 +27,7 @@ def check_combinations(config: Config) -> None:
 def _check_sizes(config: Config) -> None:
     if config.encoder == "nature" and len(config.channels) != 3:
         raise UsageError(f"channels={list(config.channels)} must be three sizes for encoder='nature': use 32,64,64.")
+    _check_shards(config)
     config.geometry.check_minibatches(config.minibatch_scheme)
     if config.total_timesteps < config.geometry.iteration_batch:
         raise UsageError(
@@ -37,6 +38,19 @@ def _check_sizes(config: Config) -> None:
         raise UsageError(
             f"staleness={config.staleness} leaves none of the {config.num_iterations} iterations to learn from: "
             "lower it or raise total_timesteps."
+        )
+
+
+def _check_shards(config: Config) -> None:
+    if config.num_envs % config.num_shards:
+        raise UsageError(
+            f"num_shards={config.num_shards} does not divide num_envs={config.num_envs} into equal groups: "
+            f"use num_envs={-(-config.num_envs // config.num_shards) * config.num_shards}, or other num_shards."
+        )
+    if config.num_shards > 1 and config.minibatch_scheme == "shuffle":
+        raise UsageError(
+            f"minibatch_scheme='shuffle' permutes samples across the shards of num_shards={config.num_shards}: "
+            "use minibatch_scheme=stratified, or envs."
         )
 
 
@@ -88,10 +102,12 @@ def _check_phases(config: Config) -> None:
             f"policy_iterations_per_phase={phase} does not divide the {updates} updates of this run into whole "
             f"phases of {config.geometry.phase_batch} steps: use total_timesteps={steps}."
         )
-    sizes = config.num_envs, config.num_steps, config.minibatch_scheme
+    sizes = config.num_envs // config.num_shards, config.num_steps, config.minibatch_scheme
     if not cuts_evenly(config.aux_minibatches, *sizes):
         raise UsageError(
             f"aux_minibatches={config.aux_minibatches} does not evenly divide an iteration of num_envs "
-            f"{config.num_envs} x num_steps {config.num_steps} under minibatch_scheme={config.minibatch_scheme!r}: "
+            f"{config.num_envs} x num_steps {config.num_steps}"
+            f"{f' in {config.num_shards} shards' if config.num_shards > 1 else ''} under "
+            f"minibatch_scheme={config.minibatch_scheme!r}: "
             f"use {nearest_counts(config.aux_minibatches, *sizes)}."
         )

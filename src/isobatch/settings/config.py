@@ -136,8 +136,13 @@ class Config:
         "E_V, separate passes of the value loss with an optimizer of its own; 0 trains value and policy jointly.",
     ] = 0
     minibatch_scheme: Annotated[
-        MinibatchScheme, "shuffle: one permutation of all samples per epoch; envs: whole environment rows."
+        MinibatchScheme,
+        "shuffle: one permutation of all samples per epoch; envs: whole environment rows; stratified: one permutation "
+        "of each shard, of which every minibatch takes the same number.",
     ] = "shuffle"
+    num_shards: Annotated[
+        int, COUNT, "S, equal groups of environments that devices can share; not a number of devices (see --devices)."
+    ] = 1
 
     policy_iterations_per_phase: Annotated[
         int, COUNT_OR_0, "N_pi, iterations between two auxiliary phases (PPG); 0 means no auxiliary phase."
@@ -217,6 +222,7 @@ class Config:
             self.num_minibatches,
             self.update_epochs,
             self.policy_iterations_per_phase,
+            self.num_shards,
         )
 
     @property
@@ -242,6 +248,8 @@ class Config:
     def replace(self, /, **changes: Any) -> Config:
         """A copy with fields of either dataclass changed by name, checked and converted."""
         clean = parse_fields(changes, setting_fields(), "setting")
+        if clean.get("num_shards", 1) > 1 and self.minibatch_scheme == "shuffle":  # which would cross shards
+            clean.setdefault("minibatch_scheme", "stratified")
         hypers = {name: clean.pop(name) for name in fields_of(Hypers) if name in clean}
         return dataclasses.replace(self, hypers=dataclasses.replace(self.hypers, **hypers), **clean)
 

@@ -23,6 +23,7 @@ class Geometry:
     num_minibatches: int
     update_epochs: int
     policy_iterations_per_phase: int = 0  # N_pi of PPG; 0 without an auxiliary phase
+    num_shards: int = 1  # groups of environments, of each of which a minibatch takes the same number of samples
 
     @property
     def iteration_batch(self) -> int:
@@ -53,16 +54,19 @@ class Geometry:
 
     def check_minibatches(self, scheme: str) -> None:
         """Raise unless every sample falls into exactly one of `num_minibatches` equal minibatches."""
-        if cuts_evenly(self.num_minibatches, self.num_envs, self.num_steps, scheme):
+        rows, shards = self.num_envs // self.num_shards, self.num_shards
+        if cuts_evenly(self.num_minibatches, rows, self.num_steps, scheme):
             return
+        one = f" of each of {shards} shards" if shards > 1 else ""
         what = {
             "shuffle": f"the iteration batch of {self.iteration_batch} samples",
-            "envs": "whole environment rows, or equal time chunks of one row",
+            "stratified": f"the {rows * self.num_steps} samples{one}",
+            "envs": f"whole environment rows{one}, or equal time chunks of one row",
         }[scheme]
         raise UsageError(
             f"num_minibatches={self.num_minibatches} does not evenly divide {what} "
             f"(num_envs {self.num_envs} x num_steps {self.num_steps}); "
-            f"use {nearest_counts(self.num_minibatches, self.num_envs, self.num_steps, scheme)}."
+            f"use {nearest_counts(self.num_minibatches, rows, self.num_steps, scheme)}."
         )
 
 
@@ -77,8 +81,8 @@ def span(beta: float) -> float:
 
 
 def cuts_evenly(count: int, num_envs: int, num_steps: int, scheme: str) -> bool:
-    """Whether `count` minibatches cut N x T evenly under a scheme."""
-    if scheme == "shuffle":
+    """Whether `count` minibatches cut N x T, of a shard where there are several, evenly under a scheme."""
+    if scheme != "envs":
         return num_envs * num_steps % count == 0
     # Whole rows while there are enough of them, then equal chunks of each row's time (reference code).
     return num_envs % count == 0 or (count % num_envs == 0 and num_steps % (count // num_envs) == 0)
@@ -86,7 +90,7 @@ def cuts_evenly(count: int, num_envs: int, num_steps: int, scheme: str) -> bool:
 
 def minibatch_counts(num_envs: int, num_steps: int, scheme: str) -> list[int]:
     """The numbers of minibatches that cut N x T evenly, smallest first (see `divisors` for those above 10^12)."""
-    if scheme == "shuffle":
+    if scheme != "envs":
         return divisors(num_envs * num_steps)
     return divisors(num_envs) + [num_envs * k for k in divisors(num_steps) if k > 1]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from isobatch.errors import UsageError
-from isobatch.settings.config import setting_fields
+from isobatch.settings.config import Config, setting_fields
 from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, check_ranges, fields_of, parse_fields
 
 LONGEST_EPISODE = 100_000  # steps after which an episode without a time limit is taken for one that never ends
@@ -19,6 +19,12 @@ MAX_LINES = 1000  # a run logs at most about so many lines a seed, each the mean
 class Options:
     seed: Annotated[int, SEED, "First seed; the last one may be up to 2^31 - 1 = 2147483647."] = 0
     num_seeds: Annotated[int, NUM_SEEDS, "Seeds trained at once: seed, seed + 1, ..."] = 1
+    devices: Annotated[
+        int,
+        COUNT_OR_0,
+        "Devices that share the environments of each seed; a new run is cut into as many shards, unless num_shards "
+        "says how many. 0: what there is, for num_shards.",
+    ] = 0
     log_interval: Annotated[
         int,
         COUNT_OR_0,
@@ -47,6 +53,11 @@ class Options:
                     f"{name!r} is a setting of the config, not an option of a run: use config.replace({name}=...)."
                 )
         return cls(**parse_fields(options, fields_of(Options), "option"))
+
+    def sharded(self, config: Config, processes: int = 1) -> Config:
+        """A config for a new run on these devices: cut into as many shards, unless it says how many."""
+        shards = max(self.devices, processes)
+        return config.replace(num_shards=shards) if shards > 1 and config.num_shards == 1 else config
 
     @property
     def seeds(self) -> list[int]:

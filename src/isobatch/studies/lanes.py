@@ -23,6 +23,7 @@ from isobatch.training.memory import check_phase_memory
 from isobatch.training.metrics import columns_of, table_of
 from isobatch.training.program import Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
+from isobatch.training.sharding import layout_for
 
 LINES_PER_RUN = 200  # of metrics
 
@@ -38,9 +39,12 @@ def train_cells(
         check_phase_memory(config, environment_of(config), lanes)
     states = initial_states(config, seeds)  # does not depend on hyperparameters
     states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
+    layout = layout_for(config.num_shards, lanes)
+    if layout is not None:
+        states = layout.place(states)
     hypers = stack_hypers([cell.config.hypers for cell in cells for _ in seeds])
     log_interval = -(-config.num_iterations // LINES_PER_RUN)
-    program = program_for(config, states, hypers, log_interval)
+    program = program_for(config, states, hypers, log_interval, layout)
     tables, ends = [], []
     with closing(advances(program, config, states, hypers, 0, log_interval, Supervision())) as steps:
         for step in steps:

@@ -17,6 +17,7 @@ import numpy as np
 from isobatch.errors import RunError
 from isobatch.files import DRAFT
 from isobatch.training.checkpoint_file import Leaves, Note, read_checkpoint, read_note, write_checkpoint
+from isobatch.training.sharding import is_key
 
 ENDING = ".checkpoint"
 
@@ -164,20 +165,16 @@ def _fits(leaf: np.ndarray, expected: Any) -> bool:
     return (leaf.dtype, leaf.ndim) == (expected.dtype, expected.ndim) and all(n == e or e == 0 for n, e in sizes)
 
 
-def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def _on_host(leaf: Any) -> Any:
     """Shape and type of what `_to_host` makes, without making it."""
-    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+    return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
 
 def _to_host(leaf: Any) -> np.ndarray:
     # A real copy: the buffer behind a device array is handed to the next chunk and overwritten.
-    return np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return np.array(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
 def _from_host(like: Any, leaf: np.ndarray) -> Any:
     array = jax.numpy.asarray(leaf)
-    return jax.random.wrap_key_data(array) if _is_key(like) else array
+    return jax.random.wrap_key_data(array) if is_key(like) else array

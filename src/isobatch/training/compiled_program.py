@@ -34,6 +34,7 @@ from isobatch.training.program import (
     metric_vector,
     row_means,
 )
+from isobatch.training.sharding import SEEDS, WHOLE, Layout, env_axes, over_shards
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +56,56 @@ class CompiledProgram:
         """There is nothing to stop."""
 
 
-_PROGRAMS: dict[tuple[Config, OwnParts, int], CompiledProgram] = {}
+_PROGRAMS: dict[tuple[Config, OwnParts, int, Layout | None], CompiledProgram] = {}
 
 
 def compiled_program(
-    config: Config, env: Environment, states: TrainState, hypers: Hypers, log_interval: int
+    config: Config, env: Environment, states: TrainState, hypers: Hypers, log_interval: int, layout: Layout | None
 ) -> CompiledProgram:
-    """The program of a config for so many seeds: compiled once, and kept for every run that shares it."""
-    key = (config.static, own_parts(config), states.iteration.shape[0])
+    """The program of a config for so many seeds: compiled once, and kept for every run that shares it.
+
+    `layout` is where the shards are, if there are several.
+    """
+    key = (config.static, own_parts(config), states.iteration.shape[0], layout)
     if key not in _PROGRAMS:
-        _PROGRAMS[key] = compile_program(config.static, env, states, hypers)
+        if layout is None:
+            _PROGRAMS[key] = compile_program(config.static, env, states, hypers)
+        else:
+            _PROGRAMS[key] = compile_sharded(config.static, env, states, hypers, layout)
     return dataclasses.replace(_PROGRAMS[key], log_interval=log_interval)
+
+
+def compile_sharded(
+    structure: Config, env: Environment, states: TrainState, hypers: Hypers, layout: Layout
+) -> CompiledProgram:
+    """Compile a config of several shards: its environments are spread over the devices of a seed."""
+    axes, names = env_axes(states), list[str]()
+    step = jax.jit(partial(iterate, structure, env), inline=True)
+    advance = partial(advance_rows, structure, step, names)
+    numbers = (WHOLE, WHOLE, WHOLE)
+    on_device = over_shards(advance, (axes, WHOLE, *numbers), (axes, WHOLE, WHOLE), layout.shards_here)
+    along, seeds, same = layout.specs(axes), PartitionSpec(SEEDS), PartitionSpec()
+    sharded = jax.shard_map(
+        jax.vmap(on_device, in_axes=(0, 0, None, None, None)),
+        mesh=layout.mesh,
+        in_specs=(along, seeds, same, same, same),
+        out_specs=(along, seeds, seeds),
+        check_vma=False,
+    )
+    where, whole = layout.shardings(axes), layout.replicated
+    jitted = jax.jit(
+        sharded,
+        donate_argnums=0,
+        in_shardings=(where, NamedSharding(layout.mesh, seeds), whole, whole, whole),
+        out_shardings=(where, whole, whole),  # every process reads the metrics
+    )
+    zero = np.int32(0)
+    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(compiler_options=options_for(layout.mesh))
+    return CompiledProgram(compiled, tuple(names))
+
+
+def options_for(mesh: Mesh) -> dict[str, Any] | None:
+    return COMPILER_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
 
 
 def compile_program(structure: Config, env: Environment, states: TrainState, hypers: Hypers) -> CompiledProgram:
@@ -98,9 +138,7 @@ def compile_program(structure: Config, env: Environment, states: TrainState, hyp
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None, None))
     zero = np.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(
-        compiler_options=COMPILER_OPTIONS if devices[0].platform == "cpu" else None
-    )
+    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(compiler_options=options_for(mesh))
     return CompiledProgram(compiled, tuple(names))
 
 

@@ -12,8 +12,9 @@ from isobatch.settings.config import Config
 _chosen = False
 
 
-def use_cores(num_seeds: int | None = None, config: Config | None = None) -> None:
-    """One XLA CPU device per core, if JAX has not started yet: seeds are sharded over them. The first call decides.
+def use_cores(num_seeds: int | None = None, config: Config | None = None, devices: int = 0) -> None:
+    """One XLA CPU device per core, or more where `devices` are asked for, if JAX has not started yet: seeds and shards
+    are spread over them. The first call decides.
 
     A single seed gets a single thread. An operation on a small network takes some microseconds, and so does handing
     it to another thread: one thread was 6 to 10 % faster than two. PJRT_NPROC overrides it, for large networks.
@@ -27,7 +28,7 @@ def use_cores(num_seeds: int | None = None, config: Config | None = None) -> Non
     _chosen = True
     cores = len(os.sched_getaffinity(0))
     env = None if config is None else host_environment_of(config)
-    devices = cores if env is None else 1
+    devices = max(cores if env is None else 1, devices)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
         try:
             jax.config.update("jax_num_cpu_devices", devices)

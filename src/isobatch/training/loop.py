@@ -53,9 +53,12 @@ def advances(
     pause_every = pause_every or total
     try:
         states = program.begin(states, first, supervision)
-        while iteration < total and not supervision.is_stopped():
+        while iteration < total:
             stop = min(total, (iteration // pause_every + 1) * pause_every)
             rows = min(rows, MAX_ROWS, -(-(stop - iteration) // log_interval))
+            rows = supervision.agreed(0 if supervision.is_stopped() else rows)
+            if not rows:
+                return
             ends, fault, clock = row_ends(iteration, rows, log_interval, total), None, time.perf_counter()
             try:
                 chunk = program(states, hypers, iteration, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,6 +24,7 @@ from isobatch.training.metrics import EPISODE_COLUMNS
 from isobatch.training.own_parts import with_own_parts
 from isobatch.training.program import kind_of, turn_counts
 from isobatch.training.programs import initial_states
+from isobatch.training.sharding import WHOLE, env_axes, on_one_device
 
 Metrics = dict[str, Float[Array, " K"]]
 
@@ -80,7 +82,7 @@ def make_train(
 
     def one_iteration(carry: tuple[TrainState, Hypers], index: Array) -> tuple[tuple[TrainState, Hypers], Metrics]:
         state, hypers = carry
-        state, metrics, episodes = iterate(structure, jax_env, state, hypers, index)
+        state, metrics, episodes = _of_all_shards(structure, jax_env, state)(state, hypers, index)
         turns = turn_counts(structure, index, index + 1)
         measured = {name: jnp.where(turns[kind_of(name)] > 0, value, jnp.nan) for name, value in metrics.items()}
         return (state, hypers), _episode_means(episodes) | measured
@@ -91,6 +93,17 @@ def make_train(
         return state, metrics
 
     return TrainFunctions(init, run)
+
+
+def _of_all_shards(
+    structure: Config, env: Environment, state: TrainState
+) -> Callable[..., tuple[TrainState, Metrics, Episodes]]:
+    """One iteration, of all shards of the run."""
+    step = partial(iterate, structure, env)
+    if structure.num_shards == 1:
+        return step
+    axes = env_axes(state)
+    return on_one_device(step, (axes, WHOLE, WHOLE), (axes, WHOLE, WHOLE), structure.num_shards)
 
 
 def _episode_means(episodes: Episodes) -> dict[str, Float[Array, ""]]:

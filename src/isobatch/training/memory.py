@@ -70,7 +70,7 @@ def check_run_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> Non
 
 def available_bytes() -> int | None:
     """Memory that new arrays can take on the default device, or None if that is not known."""
-    stats = jax.devices()[0].memory_stats()
+    stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
     try:

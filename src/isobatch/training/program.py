@@ -44,6 +44,7 @@ class Supervision:
     say: Callable[[str], None] = lambda sentence: None
     env_timeout: float = Options.env_timeout
     is_stopped: Callable[[], bool] = lambda: False
+    agreed: Callable[[int], int] = lambda rows: rows  # between processes that have to do the same
 
 
 class Program(Protocol):

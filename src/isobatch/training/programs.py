@@ -16,23 +16,31 @@ from isobatch.training.host_program import HostProgram
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.program import Program
 from isobatch.training.program_cache import keep_programs
+from isobatch.training.sharding import Layout, env_axes
 
 
-def program_for(config: Config, states: TrainState, hypers: Hypers, log_interval: int) -> Program:
+def program_for(
+    config: Config, states: TrainState, hypers: Hypers, log_interval: int, layout: Layout | None = None
+) -> Program:
     """The program of a config for so many seeds, compiled unless an earlier run left it."""
     env = environment_of(config)
     if isinstance(env, HostEnvironment):
         return HostProgram(config, env, states, hypers, log_interval)
-    return compiled_program(config, env, states, hypers, log_interval)
+    return compiled_program(config, env, states, hypers, log_interval, layout)
 
 
-def initial_states(config: Config, seeds: list[int]) -> TrainState:
-    """The states of several seeds before the first iteration, stacked: the first thing that whoever runs needs."""
+def initial_states(config: Config, seeds: list[int], layout: Layout | None = None) -> TrainState:
+    """The states of several seeds before the first iteration, stacked: the first thing that whoever runs needs.
+
+    With a layout each shard is made where it belongs.
+    """
     env = environment_of(config)
     keep_programs()
     if config.policy_iterations_per_phase:
         check_phase_memory(config, env, len(seeds))
-    return learning_state.initial_states(config, env, seeds)
+    if layout is None:
+        return learning_state.initial_states(config, env, seeds)
+    return learning_state.sharded_states(config, env, seeds, lambda states: layout.shardings(env_axes(states)))
 
 
 def stack_hypers(hypers: list[Hypers]) -> Hypers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import jax
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
@@ -25,10 +27,12 @@ from isobatch.training.loop import Advance, advances, lines_of
 from isobatch.training.memory import check_run_memory
 from isobatch.training.metrics import columns_of
 from isobatch.training.opening import INIT_FROM, extend, opened
+from isobatch.training.processes import check_same, is_first, least, share
 from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
+from isobatch.training.sharding import Layout, layout_for
 
 Say = Callable[[str], None]
 Watch = Callable[[Progress], None]
@@ -53,18 +57,25 @@ def train(
     run can start from the networks and the observation normalizer of the run `init_from`. `watch` is told the progress
     about twice a second, `say` gets sentences meant for a person. Further options are the fields of `Options`.
     """
-    use_cores(config=config)  # unless the program did so already, knowing that it will train few seeds
     choices = Options.from_keywords(seed=seed, num_seeds=num_seeds, **options)
+    use_cores(config=config, devices=choices.devices)  # unless the program did, knowing that it will train few seeds
+    if not resume:
+        config = choices.sharded(config, jax.process_count())
+    check_same(config, choices)
     check_extras(choices)
     if resume and (run_dir is None or init_from is not None):
         raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")
     check_run_memory(config, environment_of(config), choices.num_seeds)
-    states = initial_states(config, choices.seeds)  # checks the environment before anything is written
-    if init_from is not None:
+    layout = layout_for(config.num_shards, choices.num_seeds, choices.devices)
+    states = initial_states(config, choices.seeds, layout)  # checks the environment before anything is written
+    begun = resume or init_from is not None
+    if layout is not None and begun:
+        states = layout.gather(states)
+    if init_from is not None and is_first():
         states = start_from(Path(init_from), states, say)
     with ExitStack() as stack:
         directory = None
-        if run_dir is not None:
+        if run_dir is not None and is_first():
             source = None if init_from is None else str(Path(init_from).absolute())
             directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, source))
         recorder = stack.enter_context(Recorder(directory, config, choices))
@@ -75,7 +86,10 @@ def train(
             if iteration == 0 and directory.about.get(INIT_FROM):
                 states = start_from(Path(directory.about[INIT_FROM]), states, say)
             extend(directory, config, iteration, say)
-        return run(config, choices, recorder, iteration, states, stopped, watch, say)
+        if layout is not None and begun:  # what process 0 has read is known to all
+            choices = dataclasses.replace(choices, log_interval=share(choices.log_interval))
+            iteration, states = share(iteration), layout.place(share(states))
+        return run(config, choices, recorder, iteration, states, stopped, watch, say, layout)
 
 
 def run(
@@ -87,6 +101,7 @@ def run(
     stopped: threading.Event,
     watch: Watch,
     say: Say,
+    layout: Layout | None = None,
 ) -> Result:
     """Train from iteration `start` to the end, or until `stopped`."""
     iteration, seconds, compile_seconds = start, 0.0, 0.0
@@ -94,12 +109,12 @@ def run(
         say(f"the run is finished: all of its {config.env_steps:,} steps are trained. More total_timesteps extend it.")
     else:
         clock = time.perf_counter()
-        recorder.checkpoint(start, states, since=start)
+        recorder.checkpoint(start, whole(states, layout), since=start)
         hypers = stack_hypers([config.hypers] * options.num_seeds)
         log_interval = options.line_iterations(config.num_iterations)
-        program = program_for(config, states, hypers, log_interval)
+        program = program_for(config, states, hypers, log_interval, layout)
         compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
-        keeper = Bookkeeper(config, options, program, recorder, watch, say, start)
+        keeper = Bookkeeper(config, options, program, recorder, watch, say, start, layout)
         steps = advances(
             program,
             config,
@@ -107,7 +122,7 @@ def run(
             hypers,
             start,
             log_interval,
-            Supervision(say, options.env_timeout, stopped.is_set),
+            Supervision(say, options.env_timeout, stopped.is_set, least),
             pause_every=keeper.checkpoint_interval,
             meanwhile=recorder.flush,  # the lines of the chunk before
         )
@@ -125,7 +140,7 @@ def run(
         options=options,
         run_dir=None if recorder.directory is None else recorder.directory.path,
         metrics=recorder.table(),
-        states=states,
+        states=whole(states, layout),
         env_steps=iteration * batch,
         steps_per_second=(iteration - start) * batch * options.num_seeds / seconds if seconds else 0.0,
         compile_seconds=compile_seconds,
@@ -133,14 +148,27 @@ def run(
     )
 
 
+def whole(states: TrainState, layout: Layout | None) -> TrainState:
+    """All of the states, for this process to read; where there are several, each must ask at the same time."""
+    return states if layout is None else layout.gather(states)
+
+
 class Bookkeeper:
     """What happens between two calls of the program: lines, checkpoints, monitors, progress."""
 
     def __init__(
-        self, config: Config, options: Options, program: Program, recorder: Recorder, watch: Watch, say: Say, first: int
+        self,
+        config: Config,
+        options: Options,
+        program: Program,
+        recorder: Recorder,
+        watch: Watch,
+        say: Say,
+        first: int,
+        layout: Layout | None,
     ) -> None:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
-        self.watch, self.say, self.first = watch, say, first
+        self.watch, self.say, self.first, self.layout = watch, say, first, layout
         self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
         self._begin = time.perf_counter()
@@ -168,7 +196,7 @@ class Bookkeeper:
     def checkpoint(self, iteration: int, states: TrainState) -> None:
         """Keep the state, with the mean return since the checkpoint before as its score."""
         since = (iteration - 1) // self.checkpoint_interval * self.checkpoint_interval
-        self.recorder.checkpoint(iteration, states, since, interim=not self.is_due(iteration))
+        self.recorder.checkpoint(iteration, whole(states, self.layout), since, interim=not self.is_due(iteration))
 
     def progress(self, iteration: int, lines: list[tuple]) -> Progress:
         total, batch = self.config.num_iterations, self.config.geometry.iteration_batch

@@ -1,0 +1,193 @@
+"""Several processes, on one machine or on many, that train one run together: how they meet and agree."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from isobatch.errors import RunError, UsageError, first_line
+from isobatch.settings.config import Config
+from isobatch.settings.options import Options
+from isobatch.settings.team import AUTO, Team
+from isobatch.training.lifeline import Lifeline
+from isobatch.training.sharding import is_key
+
+Tree = TypeVar("Tree", bound=PyTree)
+Say = Callable[[str], None]
+
+
+@contextmanager
+def joined(team: Team, say: Say) -> Iterator[None]:
+    """Meet the other processes, and end together: when one of them fails, all do."""
+    if team.coordinator is None:
+        yield
+        return
+    meet(team)
+    with quiet_output():  # Gloo prints that it is connected
+        lifeline = stay_in_touch(team, say)
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        lifeline.wait_for_cause()
+        lifeline.fail(first_line(error))
+        raise RunError(f"process {jax.process_index()} lost the others ({first_line(error)}).") from None
+    except BaseException as error:
+        lifeline.fail(str(error) or type(error).__name__)
+        raise
+    lifeline.close()
+
+
+@contextmanager
+def quiet_output() -> Iterator[None]:
+    """Nothing on standard output, also not by libraries that do not ask Python: it may be JSON for another program."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def meet(team: Team) -> None:
+    """Wait for the others, and let JAX see the devices of all."""
+    limit = team.process_timeout
+    seconds = max(int(limit), 1)
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        if team.coordinator == AUTO:
+            jax.distributed.initialize(initialization_timeout=seconds)
+        else:
+            check_coordinator(team)
+            place = team.coordinator, team.num_processes, team.process_id
+            jax.distributed.initialize(*place, initialization_timeout=seconds)
+    except (RuntimeError, ValueError) as error:
+        where = f"coordinator={team.coordinator}"
+        if team.coordinator == AUTO:
+            raise UsageError(
+                f"{where} found no scheduler ({first_line(error)}): name HOST:PORT, num_processes and process_id."
+            ) from None
+        raise RunError(
+            f"{where}: the {team.num_processes} processes did not meet within {limit:g} seconds (process_timeout; "
+            f"{first_line(error)}): start each with the same coordinator and num_processes."
+        ) from None
+
+
+def check_coordinator(team: Team) -> None:
+    """Process 0 can listen there; for the others it answers in time. JAX would wait, and end without a sentence."""
+    host, port = team.address
+    if team.process_id == 0:
+        try:
+            with socket.socket() as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(("", port))
+        except OSError as error:
+            raise UsageError(
+                f"coordinator={team.coordinator}: process 0 cannot listen at port {port} ({error.strerror}): name "
+                "another one, to all processes."
+            ) from None
+        return
+    end = time.monotonic() + team.process_timeout
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=max(end - time.monotonic(), 0.1)).close()
+            return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise RunError(
+                    f"coordinator={team.coordinator} does not answer within {team.process_timeout:g} seconds "
+                    f"(process_timeout; {error}): start process 0 there, or correct the address."
+                ) from None
+        time.sleep(0.2)
+
+
+def stay_in_touch(team: Team, say: Say) -> Lifeline:
+    """Connections between the processes, over which each learns of the end of another."""
+    index, count = jax.process_index(), jax.process_count()
+    lifeline = Lifeline(index, count, team.process_timeout, say)
+    server = socket.create_server(("", 0)) if index == 0 else None
+    own = f"{socket.gethostname()} {server.getsockname()[1]}" if server is not None else ""
+    host, port = share_text(own).split()
+    if server is not None:
+        lifeline.accept(server)
+        return lifeline
+    if team.coordinator != AUTO:  # that address is known to work
+        host = team.address[0]
+    try:
+        lifeline.connect(host, int(port))
+    except OSError as error:
+        raise RunError(f"process 0 cannot be reached at {host}:{port} ({error}): open that port.") from None
+    return lifeline
+
+
+def is_first() -> bool:
+    """Whether this process writes and speaks for all."""
+    return jax.process_index() == 0
+
+
+def share(tree: Tree, source: int = 0) -> Tree:
+    """The numbers, arrays and random keys of one process, whose shapes all processes know."""
+    from jax.experimental import multihost_utils
+
+    if jax.process_count() == 1:
+        return tree
+
+    def one(leaf: PyTree) -> PyTree:
+        if is_key(leaf):
+            return jax.random.wrap_key_data(one(jax.random.key_data(leaf)))
+        shared = multihost_utils.broadcast_one_to_all(np.asarray(leaf), is_source=jax.process_index() == source)
+        return int(shared) if isinstance(leaf, int) else shared
+
+    return jax.tree.map(one, tree)
+
+
+def share_text(text: str, source: int = 0) -> str:
+    """A text of one process."""
+    own = np.frombuffer(text.encode(), np.uint8)
+    length = share(len(own), source)
+    mine = own if jax.process_index() == source else np.zeros(length, np.uint8)
+    return bytes(np.asarray(share(mine, source), np.uint8)).decode()
+
+
+def least(number: int) -> int:
+    """The least of what the processes say."""
+    return number if jax.process_count() == 1 else int(np.min(gather(np.array(number, np.int32))))
+
+
+def gather(array: np.ndarray) -> np.ndarray:
+    """The arrays of all processes, along a new axis."""
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(array)).reshape(jax.process_count(), *array.shape)
+
+
+def check_same(config: Config, options: Options) -> None:
+    """Raise unless all processes were started for the same run, with the same versions."""
+    if jax.process_count() == 1:
+        return
+    packages = {f"version of {name}": version(name) for name in ("isobatch", "jax", "jaxlib", "numpy")}
+    mine = config.to_dict() | {"seed": options.seed, "num_seeds": options.num_seeds, "devices": options.devices}
+    text = json.dumps(mine | packages, default=str)
+    marks = gather(np.array([zlib.crc32(text.encode())], np.uint32))
+    if np.all(marks == marks[0]):
+        return
+    first = json.loads(share_text(text))
+    own = json.loads(text)
+    differ = [f"{name} ({own[name]}, there {first.get(name)})" for name in own if first.get(name) != own[name]]
+    sentences = [share_text("; ".join(differ), source) for source in range(jax.process_count())]
+    k = next(k for k, sentence in enumerate(sentences) if sentence)
+    raise UsageError(f"process {k} was started with other settings than process 0: {sentences[k]}.")
