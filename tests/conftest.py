@@ -63,9 +63,9 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 
 def forget_programs() -> None:
     from isobatch.learning import state
-    from isobatch.training import compiled_program, host_functions
+    from isobatch.training import compiled_program, host_sharding
 
-    for kept in (compiled_program._PROGRAMS, host_functions._COMPILED, state._FIRST):
+    for kept in (compiled_program._PROGRAMS, host_sharding._COMPILED, state._FIRST):
         kept.clear()
     jax.clear_caches()
     gc.collect()

@@ -19,7 +19,7 @@ from isobatch.envs.closing import closed_in_time
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.errors import RunError, first_line
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.env_groups import EnvGroup, group_columns
+from isobatch.rollouts.env_groups import EnvGroup, OwnEnvs, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, replaced
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
@@ -51,12 +51,18 @@ class Actor(NamedTuple):
 
 
 class Collector:
-    """The running environments of one run: S seeds of N environments each."""
+    """The running environments of one run: S seeds of N environments each, or those of them that step `here`."""
 
     def __init__(
-        self, env: HostEnvironment, config: Config, seeds: np.ndarray, time_limit: float, overlap: bool = True
+        self,
+        env: HostEnvironment,
+        config: Config,
+        seeds: np.ndarray,
+        time_limit: float,
+        overlap: bool = True,
+        here: OwnEnvs | None = None,
     ) -> None:
-        self.env, self.config, self.seeds = env, config, seeds
+        self.env, self.config, self.seeds, self.here = env, config, seeds, here or OwnEnvs(config.num_envs)
         self._replays = env.replays and not config.complete_episodes  # which begin each iteration with a reset
         self._time_limit, self._overlap = time_limit, overlap
         self._groups: list[EnvGroup] = []
@@ -76,8 +82,8 @@ class Collector:
         return replaced(carry, obs=self._observations())
 
     def _open(self, carry: EnvCarry, iteration: int, say: Say, beat: Beat) -> EnvCarry:
-        for columns in group_columns(self.env, self.config.num_envs):
-            self._groups.append(EnvGroup.open(self.env, columns, self.seeds, carry.state.episode))
+        for columns in group_columns(self.env, self.here.count, self.here.shards):
+            self._groups.append(EnvGroup.open(self.env, columns, self.seeds, carry.state.episode, self.here.first))
             self._groups[-1].reset(carry.state.episode, np.ones_like(carry.episodes.counts))
             beat()
         if not (iteration and self._replays):
@@ -123,7 +129,7 @@ class Collector:
             carry, episode = new_episodes(carry, everyone), episode + 1
             for group in self._groups:
                 group.reset(episode, everyone)
-        buffers = Buffers(self.env, (len(self.seeds), steps, self.config.num_envs), actor.packing)
+        buffers = Buffers(self.env, (len(self.seeds), steps, self.here.count), actor.packing)
         try:
             if actor.scan_steps is None:
                 self._step_by_step(actor, keys, buffers, episode, beat)
@@ -222,11 +228,12 @@ class Collector:
             t = int(np.argmax(bad.any(axis=(0, 2))))
             s, n = (int(i) for i in np.argwhere(bad[:, t])[0])
             self._step = first_step + t - earlier
-            raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, n)))
+            raise RunError(self._sentence(f"showed {what} that is not a finite number", (s, self.here.first + n)))
         for s, t, n, obs in buffers.finals:
             if not np.isfinite(obs).all():
                 self._step = first_step + t
-                raise RunError(self._sentence("showed an observation that is not a finite number", (s, n)))
+                place = s, self.here.first + n
+                raise RunError(self._sentence("showed an observation that is not a finite number", place))
 
     def _wait(self, watched: Watched[T], limit: float) -> T:
         try:

@@ -18,6 +18,7 @@ from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space
 from isobatch.networks.actor_critic import Networks
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
+from isobatch.networks.shards import WHOLE, Axes, total
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.segment import (
     EndedEpisodes,
@@ -129,6 +130,7 @@ def process(
     before: OpenEpisodes,
     fills_in: Bool[Array, "N"],
     rollout: CollectedRollout,
+    across: Axes = WHOLE,
 ) -> ProcessedRollout:
     """The segment of a rollout and the sums over its episodes; and the normalizer learns from it."""
     resets_by_step = env.autoreset == "next-step"
@@ -141,9 +143,13 @@ def process(
     )
     ended, after = count_episodes(before, segment, rollout.done)
     among = complete_episodes(rollout.done, env.max_steps, segment.valid)[1] if whole_episodes else None
-    moments = None if obs_moments is None else obs_moments.update(rollout.obs.astype(float), used=segment.valid)
+    moments = (
+        None
+        if obs_moments is None
+        else obs_moments.update(rollout.obs.astype(float), used=segment.valid, across=across)
+    )
     later = rollout.done[-1] if resets_by_step else jnp.zeros_like(fills_in)
-    return ProcessedRollout(segment, ended.sums(among), moments, after, later)
+    return ProcessedRollout(segment, total(ended.sums(among), across), moments, after, later)
 
 
 def count_episodes(

@@ -34,7 +34,7 @@ from isobatch.training.program import (
     metric_vector,
     row_means,
 )
-from isobatch.training.sharding import SEEDS, WHOLE, Layout, env_axes, over_shards
+from isobatch.training.sharding import READ, WHOLE, Layout, env_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,30 +82,9 @@ def compile_sharded(
     axes, names = env_axes(states), list[str]()
     step = jax.jit(partial(iterate, structure, env), inline=True)
     advance = partial(advance_rows, structure, step, names)
-    numbers = (WHOLE, WHOLE, WHOLE)
-    on_device = over_shards(advance, (axes, WHOLE, *numbers), (axes, WHOLE, WHOLE), layout.shards_here)
-    along, seeds, same = layout.specs(axes), PartitionSpec(SEEDS), PartitionSpec()
-    sharded = jax.shard_map(
-        jax.vmap(on_device, in_axes=(0, 0, None, None, None)),
-        mesh=layout.mesh,
-        in_specs=(along, seeds, same, same, same),
-        out_specs=(along, seeds, seeds),
-        check_vma=False,
-    )
-    where, whole = layout.shardings(axes), layout.replicated
-    jitted = jax.jit(
-        sharded,
-        donate_argnums=0,
-        in_shardings=(where, NamedSharding(layout.mesh, seeds), whole, whole, whole),
-        out_shardings=(where, whole, whole),  # every process reads the metrics
-    )
     zero = np.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(compiler_options=options_for(layout.mesh))
-    return CompiledProgram(compiled, tuple(names))
-
-
-def options_for(mesh: Mesh) -> dict[str, Any] | None:
-    return COMPILER_OPTIONS if mesh.devices.flat[0].platform == "cpu" else None
+    args = (states, hypers, zero, zero, zero)
+    return CompiledProgram(layout.compiled(advance, (axes, WHOLE), 3, (axes, READ, READ), args, donate=0), tuple(names))
 
 
 def compile_program(structure: Config, env: Environment, states: TrainState, hypers: Hypers) -> CompiledProgram:
@@ -138,7 +117,9 @@ def compile_program(structure: Config, env: Environment, states: TrainState, hyp
     sharding = NamedSharding(mesh, split if padded == num_seeds else same)
     jitted = jax.jit(call, donate_argnums=0, in_shardings=(sharding, sharding, None, None, None))
     zero = np.int32(0)
-    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(compiler_options=options_for(mesh))
+    compiled = jitted.lower(states, hypers, zero, zero, zero).compile(
+        compiler_options=COMPILER_OPTIONS if devices[0].platform == "cpu" else None
+    )
     return CompiledProgram(compiled, tuple(names))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,15 +14,13 @@ from isobatch.envs.host_interface import HostEnvironment, XlaStepper
 from isobatch.learning.iteration import Keys, iteration_keys, learn
 from isobatch.learning.state import Learner, Learning, Phase, TrainState
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.env_groups import group_columns
+from isobatch.rollouts.env_groups import OwnEnvs, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, choose, process, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.rollouts.scan_steps import scan_steps
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.parsing import JsonMapping
-from isobatch.training.own_parts import learning_parts
 from isobatch.training.program import COMPILER_OPTIONS, EPISODES, all_finite, metric_vector
 from isobatch.training.program_cache import not_kept
 
@@ -31,36 +28,42 @@ from isobatch.training.program_cache import not_kept
 class CompiledFunctions:
     """The compiled functions of a run, for all seeds at once. Called with arrays of other shapes they fail."""
 
-    def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> None:
-        self.config, self.env = config, env
-        seeds, width = states.iteration.shape[0], config.num_envs
-        groups = group_columns(env, width)
-        networks, moments, clip, number = states.networks, states.obs_moments, hypers.obs_clip, jnp.int32(0)
+    names: tuple[str, ...]  # of the metrics
+
+    def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, here: OwnEnvs) -> None:
+        self.config, self.env, self.here = config, env, here
+        seeds, width = states.iteration.shape[0], here.count
+        groups = group_columns(env, width, here.shards)
+        self.num_groups = len(groups) * (config.num_envs // width)  # in all processes
+        networks, moments, clip = states.networks, states.obs_moments, hypers.obs_clip
 
         def raw(*shape: int) -> Any:
             return jax.ShapeDtypeStruct((seeds, *shape, *env.obs_shape), env.obs_dtype)
 
-        self.keys = compile_for(jax.vmap(partial(split_keys, len(groups))), states.key)
-        keys, group_keys = jax.eval_shape(jax.vmap(partial(split_keys, len(groups))), states.key)
+        keys, group_keys = jax.eval_shape(jax.vmap(partial(split_keys, self.num_groups)), states.key)
         one_key = jax.eval_shape(lambda k: k[:, 0], group_keys)
         # Flat: to take networks apart at every step would take as long as to compute with small ones.
         leaves, self._acting = jax.tree.flatten((networks, moments, clip))
         # The groups are equal: one program serves both.
         self._inputs = jax.eval_shape(lambda *args: args, leaves, one_key, raw(groups[0].stop))
         self.choose_packed = compile_for(self._choose_packed, *self._inputs)
-        self.value = compile_for(jax.vmap(value), networks, moments, clip, raw(width))
+        values = jax.eval_shape(lambda *args: args, networks, moments, clip, raw(width))
+        self.value = compile_for(jax.vmap(value), *values)
         output = jax.eval_shape(self.choose, leaves, one_key, raw(width))[1]
         self.packing = Packing(jax.eval_shape(lambda o: jax.tree.map(lambda leaf: leaf[0], o), output))
         rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), output)
+        self.compile_learning(states, hypers, keys, rollout)
+
+    def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
+        """The functions that concern all environments of the run, from the shapes of a rollout of those here."""
+        config, env, number = self.config, self.env, jnp.int32(0)
+        networks, moments, clip = states.networks, states.obs_moments, hypers.obs_clip
+        self.keys = compile_for(jax.vmap(partial(split_keys, self.num_groups)), states.key)
         process_all = jax.vmap(partial(process, config.complete_episodes, env))
         before = (networks, moments, clip, states.envs.episodes, states.envs.state.fills_in, rollout)
         self.process = compile_for(process_all, *before)
         segment = jax.eval_shape(process_all, *before).segment
         self.learn = compile_for(self._learn, *split(states.learning), segment, hypers, number, keys, donate=2)
-        one_learning, one_hypers = jax.tree.map(lambda leaf: leaf[0], (states.learning, hypers))
-        one_segment, one_keys = jax.eval_shape(lambda s, k: jax.tree.map(lambda leaf: leaf[0], (s, k)), segment, keys)
-        metrics = jax.eval_shape(partial(learn, config), one_learning, one_segment, one_hypers, number, one_keys)[1]
-        self.names = (*sorted(metrics), *EPISODES)
         if states.queue is not None:
             take = jax.vmap(partial(due, staleness=config.staleness), in_axes=(0, None))
             store = jax.vmap(partial(put, staleness=config.staleness), in_axes=(0, 0, None))
@@ -95,14 +98,24 @@ class CompiledFunctions:
         keys: Keys,
     ) -> tuple[Learning, Array, Array]:
         """The phase is large, and its memory is used again; of the rest the old values may still be needed."""
+        one = jax.vmap(self.learn_one, in_axes=(0, 0, 0, 0, 0, 0, None))
+        return one(learner, others, phase, segment, hypers, keys, iteration)
 
-        def one(learner: Any, others: Any, phase: Any, segment: Segment, hypers: Hypers, keys: Keys) -> Any:
-            reward_scale, advantage_moments = others
-            before = Learning(learner, reward_scale, advantage_moments, phase)
-            after, metrics = learn(self.config, before, segment, hypers, iteration, keys)
-            return after, metric_vector(metrics), all_finite(after.learner.networks)
-
-        return jax.vmap(one)(learner, others, phase, segment, hypers, keys)
+    def learn_one(
+        self,
+        learner: Learner,
+        others: tuple[Any, Any],
+        phase: Phase | None,
+        segment: Segment,
+        hypers: Hypers,
+        keys: Keys,
+        iteration: Array,
+    ) -> tuple[Learning, Array, Array]:
+        """Of one seed."""
+        before = Learning(learner, *others, phase)
+        after, metrics = learn(self.config, before, segment, hypers, iteration, keys)
+        self.names = (*sorted(metrics), *EPISODES)  # told by the trace
+        return after, metric_vector(metrics), all_finite(after.learner.networks)
 
 
 def split(learning: Learning) -> tuple[Learner, tuple[Any, Any], Phase | None]:
@@ -135,16 +148,3 @@ def split_keys(groups: int, key: Array) -> tuple[Keys, Array]:
     """The keys of an iteration, and one for each group of environments."""
     keys = iteration_keys(key)
     return keys, jax.random.key_data(jax.random.split(keys.rollout, groups))
-
-
-_COMPILED: dict[tuple, CompiledFunctions] = {}
-
-
-def functions_for(config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> CompiledFunctions:
-    """Compiled once for environments that look alike, whatever they are called."""
-    nameless = dataclasses.replace(config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync")
-    looks = (env.obs_shape, env.obs_dtype, env.action_space, env.max_steps, env.autoreset, env.in_parallel)
-    key = (nameless, learning_parts(config), looks, states.iteration.shape[0])
-    if key not in _COMPILED:
-        _COMPILED[key] = CompiledFunctions(config.static, env, states, hypers)
-    return _COMPILED[key]

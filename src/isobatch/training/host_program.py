@@ -25,8 +25,10 @@ from isobatch.rollouts.host_rollout import ProcessedRollout, replaced
 from isobatch.rollouts.scan_steps import scan_length
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.host_functions import functions_for, split
+from isobatch.training.host_functions import split
+from isobatch.training.host_sharding import functions_for, rollout_axes
 from isobatch.training.program import MAX_ROWS, Chunk, StoppedError, Supervision, row_ends, row_means
+from isobatch.training.sharding import Layout, env_axes, local_copy, own_part
 
 
 class HostProgram:
@@ -40,8 +42,10 @@ class HostProgram:
         hypers: Hypers,
         log_interval: int,
         overlap: bool = True,
+        layout: Layout | None = None,
     ) -> None:
-        self.functions, self.config, self.env = functions_for(config, env, states, hypers), config, env
+        self.functions, self.config, self.env = functions_for(config, env, states, hypers, layout), config, env
+        self.layout = layout
         self.log_interval, self.overlap = log_interval, overlap
         self.collector: Collector | None = None
         self._supervision = Supervision()
@@ -55,9 +59,10 @@ class HostProgram:
     def begin(self, states: TrainState, iteration: int, supervision: Supervision) -> TrainState:
         """Start the environments where the states say they stood; whether to stop is asked before each iteration."""
         self._supervision = supervision
-        envs = jax.tree.map(np.asarray, states.envs)
+        envs = own_part(states.envs, env_axes(states).envs)
         seeds = np.asarray(envs.state.run_seed)
-        self.collector = Collector(self.env, self.config, seeds, supervision.env_timeout, self.overlap)
+        here = self.functions.here
+        self.collector = Collector(self.env, self.config, seeds, supervision.env_timeout, self.overlap, here)
         if not self.env.replays:
             supervision.say(
                 f"note: resuming a run of {self.config.env} starts new episodes; weights, optimizer, normalizers and "
@@ -82,7 +87,7 @@ class HostProgram:
             while iteration < end:
                 fault = None
                 try:
-                    after = None if self._supervision.is_stopped() else self.iterate(states, hypers, iteration)
+                    after = None if self._is_stopped() else self.iterate(states, hypers, iteration)
                 except RunError as error:
                     after, fault = None, str(error)
                 if after is None:
@@ -94,6 +99,10 @@ class HostProgram:
             table[:, row] = row_means(self.config, self.names, sums, begin, iteration)
         return Chunk(states, table, finite)
 
+    def _is_stopped(self) -> bool:
+        """In the middle of a call; several processes stop together, between two calls."""
+        return jax.process_count() == 1 and self._supervision.is_stopped()
+
     def iterate(self, states: TrainState, hypers: Hypers, iteration: int) -> tuple[TrainState, np.ndarray, np.ndarray]:
         """One iteration of all seeds: collect and learn, at once where the data is stale."""
         functions, collector = self.functions, self.collector
@@ -101,8 +110,13 @@ class HostProgram:
         keys, group_keys = functions.keys(states.key)
         number = jnp.int32(iteration)
         policy = (states.networks, states.obs_moments, hypers.obs_clip)
-        leaves = jax.tree.leaves(policy)
-        actor = Actor(partial(functions.choose_packed, leaves), partial(functions.value, *policy), functions.packing)
+        acting = policy
+        if self.layout is not None:
+            acting = (*local_copy(policy[:2]), policy[2])
+            own = functions.num_groups * functions.here.first // self.config.num_envs
+            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
+        leaves = jax.tree.leaves(acting)
+        actor = Actor(partial(functions.choose_packed, leaves), partial(functions.value, *acting), functions.packing)
         if self._scan_steps is not None:
             actor = actor._replace(scan_steps=partial(self._scan_steps, leaves), at_once=self._scan_length)
         running = collector.start(states.envs, actor, list(jnp.unstack(group_keys, axis=1)), iteration)
@@ -136,7 +150,10 @@ class HostProgram:
     def process(
         self, policy: tuple[Any, Any, Any], envs: EnvCarry, rollout: CollectedRollout
     ) -> tuple[EnvCarry, ProcessedRollout]:
-        processed: ProcessedRollout = self.functions.process(*policy, envs.episodes, envs.state.fills_in, rollout)
-        episodes = jax.tree.map(np.asarray, processed.open_episodes)
-        state = replaced(envs.state, fills_in=np.asarray(processed.fills_in))
+        collected: tuple[Any, ...] = (envs.episodes, envs.state.fills_in, rollout)
+        if self.layout is not None:
+            collected = self.layout.from_own(collected, (0, 0, rollout_axes(rollout)))
+        processed: ProcessedRollout = self.functions.process(*policy, *collected)
+        episodes = own_part(processed.open_episodes, 0)
+        state = replaced(envs.state, fills_in=own_part(processed.fills_in, 0))
         return replaced(envs, state=state, episodes=episodes), processed

@@ -25,7 +25,7 @@ def program_for(
     """The program of a config for so many seeds, compiled unless an earlier run left it."""
     env = environment_of(config)
     if isinstance(env, HostEnvironment):
-        return HostProgram(config, env, states, hypers, log_interval)
+        return HostProgram(config, env, states, hypers, log_interval, layout=layout)
     return compiled_program(config, env, states, hypers, log_interval, layout)
 
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from isobatch.advice.monitors import monitor, unspoken
-from isobatch.envs.registry import environment_of
+from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
@@ -66,7 +66,8 @@ def train(
     if resume and (run_dir is None or init_from is not None):
         raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")
     check_run_memory(config, environment_of(config), choices.num_seeds)
-    layout = layout_for(config.num_shards, choices.num_seeds, choices.devices)
+    outside = host_environment_of(config) is not None
+    layout = layout_for(config.num_shards, choices.num_seeds, choices.devices, one_row=outside)
     states = initial_states(config, choices.seeds, layout)  # checks the environment before anything is written
     begun = resume or init_from is not None
     if layout is not None and begun:
@@ -221,7 +222,8 @@ class Bookkeeper:
 
     def stopped_by(self, fault: str, step: Advance) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""
-        self.checkpoint(step.iteration, step.states)
+        if jax.process_count() == 1:  # the others are in the middle of something
+            self.checkpoint(step.iteration, step.states)
         directory = self.recorder.directory
         kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.words}"
         return RunError(f"{fault}{kept}")
