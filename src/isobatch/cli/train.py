@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.errors import UsageError
+from isobatch.formatting import rounded
 from isobatch.settings.accounting import batch_accounting
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import with_stale_objective
 from isobatch.settings.team import AUTO, Team
 
@@ -29,6 +32,10 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--init-from", metavar="RUN", help="start with the networks and the observation normalizer of another run"
     )
+    parser.add_argument(
+        "--from-devices", type=partial(parse_value, "from_devices", kind=int), metavar="N",
+        help="the settings were tuned on N devices: each keeps its environments, the rules of `rescale` do the rest",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_config(parser)
@@ -88,7 +95,10 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         parsed = Options(**options)
-        config = parsed.sharded(config_from(args), team.num_processes)
+        config = config_from(args)
+        if args.from_devices is not None:
+            config = moved(config, args.from_devices, max(parsed.devices, team.num_processes))
+        config = parsed.sharded(config, team.num_processes)
         run_dir = args.run_dir or default_directory(config, options.get("seed", 0))
         if team.process_id == 0 and team.coordinator != AUTO:
             RunDirectory.check_new(run_dir)
@@ -122,6 +132,20 @@ def kept(run_dir: Path) -> str:
 
     words = RunDirectory(run_dir).words
     return f" The last checkpoint is kept: go on with isobatch train --resume {words}, in each process."
+
+
+def moved(config: Config, before: int, devices: int) -> Config:
+    """Settings that were tuned on other devices; what changes is said."""
+    from isobatch.rescaling import rescale
+
+    if devices < 2 and before < 2:
+        raise UsageError(f"from_devices={before} needs another number of devices to go to: add --devices.")
+    result = rescale(config, devices=devices, devices_before=before)
+    for change in result.changes:
+        console.say(f"{change.name}: {rounded(change.before, 6)} -> {rounded(change.after, 6)} ({change.rule})")
+    for warning in result.warnings:
+        console.say(f"caution: {warning}")
+    return result.after
 
 
 def default_directory(config: Config, seed: int) -> Path:

@@ -32,7 +32,10 @@ from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
+from isobatch.training.scaling import Sharing
 from isobatch.training.sharding import Layout, layout_for
+
+SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
 
 Say = Callable[[str], None]
 Watch = Callable[[Progress], None]
@@ -115,7 +118,8 @@ def run(
         log_interval = options.line_iterations(config.num_iterations)
         program = program_for(config, states, hypers, log_interval, layout)
         compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
-        keeper = Bookkeeper(config, options, program, recorder, watch, say, start, layout)
+        sharing = Sharing.of(config, layout, states, options.num_seeds)
+        keeper = Bookkeeper(config, options, program, recorder, watch, say, start, layout, sharing)
         steps = advances(
             program,
             config,
@@ -167,11 +171,13 @@ class Bookkeeper:
         say: Say,
         first: int,
         layout: Layout | None,
+        sharing: Sharing | None,
     ) -> None:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
         self.watch, self.say, self.first, self.layout = watch, say, first, layout
         self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
+        self._sharing = sharing
         self._begin = time.perf_counter()
         self._spoken: frozenset[str] = frozenset()  # causes that were warned of
 
@@ -185,11 +191,22 @@ class Bookkeeper:
         if not step.ends:
             return
         progress = self.progress(step.iteration, lines)
+        self.tell_whether_shared_well(step.iteration)
         if self.is_due(step.iteration):
             self.checkpoint(step.iteration, step.states)
             self.monitor()
         self.recorder.time(progress.env_steps, time.perf_counter() - self._begin, progress.steps_per_second)
         self.watch(progress)
+
+    def tell_whether_shared_well(self, iteration: int) -> None:
+        """Once, when there is something to judge by."""
+        spent = time.perf_counter() - self._begin
+        if self._sharing is None or spent < SECONDS_TO_JUDGE:
+            return
+        remark = self._sharing.remark(spent / (iteration - self.first))
+        self._sharing = None
+        if remark:
+            self.say(remark)
 
     def is_due(self, iteration: int) -> bool:
         return iteration % self.checkpoint_interval == 0 or iteration == self.config.num_iterations
