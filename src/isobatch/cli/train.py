@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isobatch.cli import console
+from isobatch.cli.console import Output
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.errors import UsageError
 from isobatch.formatting import rounded
@@ -54,11 +55,31 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _train(args: argparse.Namespace, config: Config, options: Options, run_dir: Path, speaks: bool) -> int:
+    """Of several processes one `speaks` for all."""
     from isobatch.training.trainer import train
 
-    if not speaks:  # one of several processes shows what all do
-        return 130 if train(config, resume=args.resume is not None, **vars(options)).interrupted else 0
-    head = console.err if args.json else console.out
+    if speaks:
+        introduce(config, options, run_dir, console.err if args.json else console.out)
+    with console.training_bar(config.env_steps, args.quiet or not speaks) as watch:
+        result = train(
+            config,
+            run_dir=run_dir,
+            resume=args.resume is not None,
+            restart=args.restart,
+            init_from=args.init_from,
+            watch=watch,
+            say=console.say if speaks else lambda sentence: None,
+            **vars(options),
+        )
+    if speaks and args.json:
+        console.print_json(result.to_json())
+    elif speaks:
+        show(result)
+    return 130 if result.interrupted else 0
+
+
+def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> None:
+    """What is going to be trained."""
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(console.subject(config.algo, config.env, f", {seeds}"))
     lines = batch_accounting(config)
@@ -68,22 +89,6 @@ def _train(args: argparse.Namespace, config: Config, options: Options, run_dir: 
 
         lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
     head.print(console.pairs([*lines, ("files", str(run_dir))]))
-    with console.training_bar(config.env_steps, args.quiet) as watch:
-        result = train(
-            config,
-            run_dir=run_dir,
-            resume=args.resume is not None,
-            restart=args.restart,
-            init_from=args.init_from,
-            watch=watch,
-            say=console.say,
-            **vars(options),
-        )
-    if args.json:
-        console.print_json(result.to_json())
-    else:
-        show(result)
-    return 130 if result.interrupted else 0
 
 
 def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:

@@ -68,7 +68,8 @@ class Lifeline:
 
     def _listen(self, number: int, connection: socket.socket) -> None:
         try:
-            for line in connection.makefile("r", encoding="utf-8", errors="replace"):
+            lines = connection.makefile("r", encoding="utf-8", errors="replace")
+            for line in lines:
                 word, _, rest = line.rstrip("\n").partition(" ")
                 if word == BYE:
                     self._gone.add(number)

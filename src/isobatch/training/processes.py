@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -9,7 +10,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ from isobatch.settings.options import Options
 from isobatch.settings.team import AUTO, Team
 from isobatch.training.lifeline import Lifeline
 from isobatch.training.sharding import is_key
+
+GO = b"go"  # what process 0 says when all are there
 
 Tree = TypeVar("Tree", bound=PyTree)
 Say = Callable[[str], None]
@@ -39,14 +42,22 @@ def joined(team: Team, say: Say) -> Iterator[None]:
         lifeline = stay_in_touch(team, say)
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
-        lifeline.wait_for_cause()
-        lifeline.fail(first_line(error))
-        raise RunError(f"process {jax.process_index()} lost the others ({first_line(error)}).") from None
     except BaseException as error:
+        atexit.register(leave, 2 if isinstance(error, UsageError) else 1)
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            lifeline.wait_for_cause()
+            error = RunError(f"process {jax.process_index()} lost the others ({first_line(error)}).")
         lifeline.fail(str(error) or type(error).__name__)
-        raise
+        raise error from None
     lifeline.close()
+
+
+def leave(code: int) -> None:
+    """End this process at once: JAX would wait for the others, some of which are gone."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 @contextmanager
@@ -70,11 +81,11 @@ def meet(team: Team) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         if team.coordinator == AUTO:
-            jax.distributed.initialize(initialization_timeout=seconds)
+            jax.distributed.initialize(initialization_timeout=seconds, shutdown_timeout_seconds=seconds)
         else:
-            check_coordinator(team)
+            gather_at(team)
             place = team.coordinator, team.num_processes, team.process_id
-            jax.distributed.initialize(*place, initialization_timeout=seconds)
+            jax.distributed.initialize(*place, initialization_timeout=seconds, shutdown_timeout_seconds=seconds)
     except (RuntimeError, ValueError) as error:
         where = f"coordinator={team.coordinator}"
         if team.coordinator == AUTO:
@@ -87,32 +98,56 @@ def meet(team: Team) -> None:
         ) from None
 
 
-def check_coordinator(team: Team) -> None:
-    """Process 0 can listen there; for the others it answers in time. JAX would wait, and end without a sentence."""
+def gather_at(team: Team) -> None:
+    """All processes come to the coordinator's address, or are named. JAX would wait, and abort without a sentence."""
     host, port = team.address
-    if team.process_id == 0:
-        try:
-            with socket.socket() as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                trial.bind(("", port))
-        except OSError as error:
-            raise UsageError(
-                f"coordinator={team.coordinator}: process 0 cannot listen at port {port} ({error.strerror}): name "
-                "another one, to all processes."
-            ) from None
-        return
     end = time.monotonic() + team.process_timeout
-    while True:
-        try:
-            socket.create_connection((host, port), timeout=max(end - time.monotonic(), 0.1)).close()
-            return
-        except OSError as error:
-            if time.monotonic() > end:
+    if team.process_id:
+        _come_to(team, host, port, end)
+        return
+    try:
+        server = socket.create_server(("", port))
+    except OSError as error:
+        raise UsageError(
+            f"coordinator={team.coordinator}: process 0 cannot listen at port {port} ({error.strerror}): name another "
+            "one, to all processes."
+        ) from None
+    there: dict[int, socket.socket] = {}
+    with server, ExitStack() as stack:
+        while len(there) < team.num_processes - 1:
+            server.settimeout(max(end - time.monotonic(), 0.01))
+            try:
+                connection = stack.enter_context(server.accept()[0])
+                connection.settimeout(max(end - time.monotonic(), 0.01))
+                there[int(connection.recv(20).decode())] = connection
+            except TimeoutError:
+                missing = ", ".join(str(k) for k in range(1, team.num_processes) if k not in there)
                 raise RunError(
-                    f"coordinator={team.coordinator} does not answer within {team.process_timeout:g} seconds "
-                    f"(process_timeout; {error}): start process 0 there, or correct the address."
+                    f"coordinator={team.coordinator}: of {team.num_processes} processes number {missing} did not come "
+                    f"within {team.process_timeout:g} seconds (process_timeout): start each with the same coordinator "
+                    "and num_processes."
                 ) from None
+            except (OSError, ValueError):  # somebody else
+                continue
+        for connection in there.values():
+            connection.sendall(GO)
+
+
+def _come_to(team: Team, host: str, port: int, end: float) -> None:
+    trouble: object = "it waits for others"
+    while time.monotonic() < end:
+        try:
+            with socket.create_connection((host, port), timeout=max(end - time.monotonic(), 0.1)) as connection:
+                connection.sendall(str(team.process_id).encode())
+                if connection.recv(len(GO)) == GO:
+                    return
+        except OSError as error:
+            trouble = error
         time.sleep(0.2)
+    raise RunError(
+        f"coordinator={team.coordinator} does not answer within {team.process_timeout:g} seconds (process_timeout; "
+        f"{trouble}): start process 0 there, or correct the address."
+    )
 
 
 def stay_in_touch(team: Team, say: Say) -> Lifeline:

@@ -53,7 +53,7 @@ class Sharing:
     def remark(self, iteration_seconds: float) -> str:
         """What to say after iterations of this length; nothing where the devices pay.
 
-        With t seconds a sample, an iteration of B samples takes B t on one device and B t / D + G a on D of them, with G
+        With t seconds a sample an iteration of B samples takes B t on one device, B t / D + G a on D of them, with G
         gradient steps and sums of a seconds: they pay from B = G a / (t (1 - 1/D)).
         """
         geometry = self.config.geometry
