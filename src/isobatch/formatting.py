@@ -83,3 +83,8 @@ def by_magnitude(value: float | None) -> str:
     if value == 0 or abs(value) >= 10 or math.isinf(value):
         return number(value, 1)
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def setting_text(value: object) -> str:
+    """The value of a setting in a few characters."""
+    return rounded(value, 4) if isinstance(value, float) else str(value)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from isobatch.formatting import rounded
+from isobatch.formatting import setting_text
 
 Status = Literal["pass", "warn", "note"]
 """note: does not apply, cannot be seen from what is known, or was overruled."""
@@ -17,11 +17,11 @@ class Suggestion:
     """One setting and the value to try next."""
 
     field: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
     def __str__(self) -> str:
-        return f"{self.field} {_short(self.before)} -> {_short(self.after)}"
+        return f"{self.field} {setting_text(self.before)} -> {setting_text(self.after)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +65,3 @@ def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
         return dataclasses.replace(finding, status="note", text=text, suggestions=())
 
     return [judged(finding) for finding in findings]
-
-
-def _short(value: Any) -> str:
-    return rounded(value, 4) if isinstance(value, float) else str(value)

@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist, fmean
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 from isobatch.settings.config import Config
 
-Metrics = Mapping[str, Any]  # name -> a sequence of floats
+if TYPE_CHECKING:
+    import numpy as np
+
+Metrics: TypeAlias = "Mapping[str, Sequence[float] | np.ndarray]"  # by name
 
 CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
 EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"

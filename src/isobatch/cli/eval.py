@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, limits
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from isobatch.training.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
+
+
+class Film(TypedDict):
+    file: str
+    policy_seed: int
+    returns: list[float]
 
 
 def add_flags(parser: Parser) -> None:
@@ -105,7 +112,7 @@ def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Ta
     return console.table(title, ["seed", *columns, "gap", "+-"], rows)
 
 
-def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Any:
+def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Callable[[], Film | None]:
     """A function that films and says what; everything that can be wrong is checked before it is called."""
     if args.video is None:
         return lambda: None
@@ -119,7 +126,7 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
     timeout, longest = limits(args)
     scene = open_scene(loaded.config, timeout)
 
-    def film() -> dict[str, Any]:
+    def film() -> Film:
         played = frames(scene, Agent(learned), episodes, not args.sampled, seed, longest)
         try:
             returns = record(args.video, played, loaded.config.env)

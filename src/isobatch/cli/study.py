@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action not in ACTIONS:
-        hint = near_matches(args.action, ACTIONS) or f"; use {', '.join(ACTIONS)}."
-        raise UsageError(f"action {args.action!r} is unknown{hint}")
+        raise unknown_name(f"action {args.action!r}", args.action, ACTIONS)
     if ACTIONS[args.action] and args.target is None:
         raise UsageError(f"`isobatch study {args.action}` needs {ACTIONS[args.action]}.")
     if not ACTIONS[args.action] and args.target is not None:

@@ -6,7 +6,7 @@ import argparse
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
@@ -18,6 +18,9 @@ from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import with_stale_objective
 from isobatch.settings.team import AUTO, Team
+
+if TYPE_CHECKING:
+    from isobatch.training.result import Result
 
 
 def add_flags(parser: Parser) -> None:
@@ -154,7 +157,7 @@ def default_directory(config: Config, seed: int) -> Path:
     return Path("runs") / f"{env}__{config.algo}__{seed}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def show(result: Any) -> None:
+def show(result: Result) -> None:
     """The table at the end of a run."""
     from isobatch.training.run_directory import RunDirectory
 
@@ -168,6 +171,7 @@ def show(result: Any) -> None:
         f"\n{result.env_steps:,} steps per seed, {result.steps_per_second:,.0f} steps/s in all, "
         f"{result.compile_seconds:.1f} s to compile."
     )
+    assert result.run_dir is not None  # the command keeps every run
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
         console.out.print(f"Interrupted and kept: isobatch train --resume {words}")

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, ArrayLike, Key
 
 from isobatch.envs.gymnax_modules import make_gymnax
 from isobatch.envs.interface import State, Step
@@ -47,7 +47,7 @@ class GymnaxEnvironment:
     def at_time(self, state: State, time: Array) -> State:
         return state.replace(time=jnp.asarray(time, state.time.dtype))
 
-    def _observation(self, obs: Any) -> Array:
+    def _observation(self, obs: ArrayLike) -> Array:
         if self._one_hot:
             return jax.nn.one_hot(obs, self._one_hot)
         return jnp.asarray(obs, bool if self.obs_dtype == "bool" else jnp.result_type(float))

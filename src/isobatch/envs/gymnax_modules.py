@@ -20,13 +20,6 @@ from types import ModuleType
 from typing import Any
 
 
-def gymnax_ids() -> list[str]:
-    """Every id that gymnax has, in its order."""
-    if "gymnax" not in sys.modules and (constructors := builtin_constructors()):
-        return list(constructors)
-    return list(importlib.import_module("gymnax").registered_envs)
-
-
 def make_gymnax(env_id: str) -> tuple[Any, Any]:
     """As `gymnax.make`: an environment and its default parameters."""
     if "gymnax" not in sys.modules and env_id in (constructors := builtin_constructors()):

@@ -21,8 +21,7 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
 from isobatch.laboratory.columns import Columns
-from isobatch.laboratory.source import Draw
-from isobatch.laboratory.timing import median_seconds
+from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.rollouts.player import PolicyPlayer
@@ -96,7 +95,8 @@ class HostSource:
             columns = self._record(passed, num_steps, num_steps, num_steps, drawn.key[begin])
             segment = self._as_learned(columns.segment)
             for one in range(len(passed) // num_envs):
-                yield _columns_of(segment, slice(one * num_envs, (one + 1) * num_envs))
+                which = slice(one * num_envs, (one + 1) * num_envs)
+                yield jax.tree.map(lambda leaf, which=which: leaf[:, which], segment)
 
     def episodes(self, count: int, horizon: int, seed: int) -> Segment:
         columns = self._record(np.zeros(count, int), horizon, horizon, 0, jax.random.key(seed))
@@ -130,17 +130,9 @@ class HostSource:
         return columns
 
     def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> PolicyPlayer:
-        state, config = self.state, self.config
-        return PolicyPlayer(
-            self.env,
-            config.env,
-            state.networks,
-            state.obs_moments,
-            config.hypers.obs_clip,
-            (steps, num_envs),
-            key,
-            self.env_timeout,
-        )
+        clip, size = self.config.hypers.obs_clip, (steps, num_envs)
+        networks, moments = self.state.networks, self.state.obs_moments
+        return PolicyPlayer(self.env, self.config.env, networks, moments, clip, size, key, self.env_timeout)
 
     def _as_learned(self, segment: Segment) -> Segment:
         return replaced(segment, reward=scaled(self.config, self.state, segment.reward))
@@ -159,8 +151,3 @@ class HostSource:
 
         steps = (scaled(config, self.state, reward), terminated, truncated, at_limits)
         return jax.lax.scan(earlier, value[-1], steps, reverse=True)[0]
-
-
-def _columns_of(segment: Segment, which: slice) -> Segment:
-    one: Segment = jax.tree.map(lambda leaf: leaf[:, which], segment)
-    return one

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isobatch.drawing import new_figure, save_figure
+from isobatch.drawing import new_panels, save_figure
 from isobatch.laboratory.diagnosis import Diagnosis
 from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, draw_points
@@ -24,7 +24,7 @@ def draw_over_training(diagnoses: Sequence[Diagnosis], path: Path) -> None:
     """Error, effective samples and critical batch size of some geometries over the checkpoints of a run."""
     from matplotlib import ticker
 
-    figure, panels = new_figure(1, len(PANELS), (13, 4))
+    figure, panels = new_panels(1, len(PANELS), (13, 4))
     steps = np.array([diagnosis.env_steps for diagnosis in diagnoses])
     by_checkpoint = [diagnosis.get(Geometries).rows for diagnosis in diagnoses]
     count = len(by_checkpoint[0])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, UInt32
+from jaxtyping import Array, Key, PyTree, UInt32
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
@@ -42,6 +42,10 @@ class Policies(Protocol):
 class StackedPolicies(NamedTuple):
     networks: Networks
     obs_moments: Moments | None
+
+
+# Time, state of the environments, observations, returns, lengths, and which episodes are over.
+Playing = tuple[Array, PyTree, Array, Array, Array, Array]
 
 
 class Played(NamedTuple):
@@ -154,16 +158,16 @@ def play_outside(
 def evaluation_actor(env: HostEnvironment, config: Config, states: Policies, lanes: int, deterministic: bool) -> Actor:
     """All policies at once; nobody asks for the values of states."""
     clip = config.hypers.obs_clip
-    policies = (states.networks, states.obs_moments)
+    policies = StackedPolicies(states.networks, states.obs_moments)
 
-    def choose_one(policy: Any, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
+    def choose_one(policy: StackedPolicies, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
         networks, moments = policy
         later, now = jax.random.split(jax.random.wrap_key_data(key))
         behavior = networks.policy(preprocessor(moments, clip)(obs))
         action = behavior.mode() if deterministic else behavior.sample(now)
         return jax.random.key_data(later), PolicyOutput(clip_to_bounds(action, env), action, behavior, None)
 
-    def choose_all(policies: Any, keys: Array, obs: Array) -> tuple[Array, Array]:
+    def choose_all(policies: StackedPolicies, keys: Array, obs: Array) -> tuple[Array, Array]:
         keys, outputs = jax.vmap(choose_one)(policies, keys, obs)
         return keys, jax.vmap(packed)(outputs)
 
@@ -184,11 +188,11 @@ def play_episodes(
     reset_key, key = jax.random.split(key)
     env_state, obs = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
 
-    def running(carry: Any) -> Array:
+    def running(carry: Playing) -> Array:
         time, *_, over = carry
         return (time < env.max_steps) & ~jnp.all(over)
 
-    def step(carry: Any) -> Any:
+    def step(carry: Playing) -> Playing:
         time, env_state, obs, returns, lengths, over = carry
         keys = jax.random.split(jax.random.fold_in(key, time), episodes + 1)
         distribution = state.networks.policy(preprocess(obs))

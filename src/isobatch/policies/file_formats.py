@@ -14,6 +14,7 @@ import numpy as np
 from isobatch.errors import UsageError
 
 Tensors = Mapping[str, np.ndarray]
+Layer = dict[str, Any]  # of a network, as `exports.KINDS` explains them
 Description = dict[str, Any]
 TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
 

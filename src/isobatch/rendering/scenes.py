@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
 
+from isobatch.envs.host_spaces import Observation
 from isobatch.errors import RunError
 from isobatch.policies.agent import Agent
 from isobatch.policies.evaluation import endless
 from isobatch.rendering.canvas import Color, Size
 from isobatch.settings.options import LONGEST_EPISODE
 
-Observation = Any  # an array, a number, or a dictionary or tuple of them
 Legend = tuple[tuple[str, Color], ...]
 
 

@@ -6,118 +6,60 @@ makes it that algorithm wins over the environment. `preset(algo, env, ...)` merg
 
 from __future__ import annotations
 
-from typing import Any
-
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, unknown_name
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 from isobatch.settings.published import PUBLISHED
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
+PPG: SettingsByName = dict(
+    objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
+)
+ALGORITHMS: dict[str, SettingsByName] = {
     # Schulman 2017, with the advantages normalized over the iteration, not per minibatch:
     # the population of a minibatch changes with the batch size.
     "ppo": dict(objective="clip", proximal_policy="behavior"),
     # Hilton 2021, section 4: the clip range is centered on an EWMA of the policy's weights.
     "ppo-ewma": dict(objective="clip", proximal_policy="ewma"),
     # Cobbe 2020 with the KL penalty of Hilton 2021's invariance runs; one policy epoch.
-    "ppg": dict(
-        objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
-    ),
-    "ppg-ewma": dict(
-        objective="kl",
-        kl_coef=1.0,
-        update_epochs=1,
-        num_minibatches=8,
-        policy_iterations_per_phase=8,
-        aux_epochs=6,
-        proximal_policy="ewma",
-    ),
+    "ppg": PPG,
+    "ppg-ewma": PPG | dict(proximal_policy="ewma"),
     # Mnih 2016 as in SB3: five steps, one gradient step on all of them, RMSProp.
     "a2c": dict(
-        objective="policy-gradient",
-        num_steps=5,
-        num_minibatches=1,
-        update_epochs=1,
-        optimizer="rmsprop",
-        beta2=0.99,
-        learning_rate=7e-4,
-        gae_lambda=1.0,
-        ent_coef=0.0,
-        vf_coef=1.0,
-        advantage_norm="none",
+        objective="policy-gradient", num_steps=5, num_minibatches=1, update_epochs=1, optimizer="rmsprop", beta2=0.99,
+        learning_rate=7e-4, gae_lambda=1.0, ent_coef=0.0, vf_coef=1.0, advantage_norm="none",
     ),
     # Williams 1992: whole episodes, reward-to-go, a learned baseline.
     "reinforce": dict(
-        objective="policy-gradient",
-        complete_episodes=True,
-        bootstrap=False,
-        num_minibatches=1,
-        update_epochs=1,
-        gae_lambda=1.0,
-        ent_coef=0.0,
-        vf_coef=0.1,
-        advantage_norm="none",
-        aggregation="timestep",
+        objective="policy-gradient", complete_episodes=True, bootstrap=False, num_minibatches=1, update_epochs=1,
+        gae_lambda=1.0, ent_coef=0.0, vf_coef=0.1, advantage_norm="none", aggregation="timestep",
     ),
-}
+}  # fmt: skip
 
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
+ENVIRONMENTS: dict[str, SettingsByName] = {
     "CartPole-v1": dict(total_timesteps=500_000, learning_rate=2.5e-3, lr_schedule="linear"),
     "Acrobot-v1": dict(
-        total_timesteps=1_000_000,
-        num_envs=16,
-        num_steps=256,
-        num_minibatches=16,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        ent_coef=0.0,
-        normalize_observations=True,
-        normalize_rewards=True,
+        total_timesteps=1_000_000, num_envs=16, num_steps=256, num_minibatches=16, learning_rate=1e-3,
+        lr_schedule="linear", ent_coef=0.0, normalize_observations=True, normalize_rewards=True,
     ),
     # Rewards are dense and the horizon short: a small gamma is most of the trick.
     "Pendulum-v1": dict(
-        total_timesteps=500_000,
-        num_envs=8,
-        num_steps=256,
-        num_minibatches=16,
-        update_epochs=10,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        gamma=0.9,
-        ent_coef=0.0,
-        normalize_rewards=True,
+        total_timesteps=500_000, num_envs=8, num_steps=256, num_minibatches=16, update_epochs=10, learning_rate=1e-3,
+        lr_schedule="linear", gamma=0.9, ent_coef=0.0, normalize_rewards=True,
     ),
     # The goal is found by chance first: many steps between updates, and a long horizon.
     "MountainCarContinuous-v0": dict(
-        total_timesteps=1_000_000,
-        num_envs=16,
-        num_steps=1024,
-        num_minibatches=16,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        gamma=0.999,
-        ent_coef=0.0,
-        normalize_observations=True,
-        normalize_rewards=True,
+        total_timesteps=1_000_000, num_envs=16, num_steps=1024, num_minibatches=16, learning_rate=1e-3,
+        lr_schedule="linear", gamma=0.999, ent_coef=0.0, normalize_observations=True, normalize_rewards=True,
     ),
     # A policy that is sure too early plays a safe loop for ever: hence the entropy.
     "Breakout-MinAtar": dict(
-        total_timesteps=600_000,
-        num_envs=64,
-        num_steps=64,
-        num_minibatches=8,
-        update_epochs=3,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        ent_coef=0.05,
-        arrangement="shared",
-        activation="relu",
-        hidden_sizes=(64,),
+        total_timesteps=600_000, num_envs=64, num_steps=64, num_minibatches=8, update_epochs=3, learning_rate=1e-3,
+        lr_schedule="linear", ent_coef=0.05, arrangement="shared", activation="relu", hidden_sizes=(64,),
         channels=(16,),
     ),
-}
+}  # fmt: skip
 
-ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], dict[str, Any]] = {
+ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
     # As in rl-zoo3: shorter horizons keep a solved CartPole solved.
     ("ppo", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
     ("ppo-ewma", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
@@ -131,7 +73,7 @@ ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], dict[str, Any]] = {
 
 
 # What belongs to an encoder that has a name: Espeholt 2018, Mnih 2015.
-ENCODERS: dict[str, dict[str, Any]] = {
+ENCODERS: dict[str, SettingsByName] = {
     "impala": dict(channels=(16, 32, 32), hidden_sizes=(256,), activation="relu"),
     "nature": dict(channels=(32, 64, 64), hidden_sizes=(512,), activation="relu"),
 }
@@ -143,7 +85,9 @@ def bare_id(env: str) -> str:
     return env.rpartition(":")[2] if ":" in env else env.removeprefix("gymnasium/").removeprefix("envpool/")
 
 
-def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: Any) -> Config:
+def preset(
+    algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: object
+) -> Config:
     """The settings for `algo` on `env`, with `overrides` by flat field name on top.
 
     Args:
@@ -174,8 +118,7 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
         name = bare_id(env)
         settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | ALGORITHM_ON_ENVIRONMENT.get((algo, name), {})
     else:
-        names = [*ALGORITHMS, *PUBLISHED]
-        raise UsageError(f"algo={algo!r} is unknown{near_matches(algo, names) or '; use ' + ', '.join(names) + '.'}")
+        raise unknown_name(f"algo={algo!r}", algo, [*ALGORITHMS, *PUBLISHED])
     encoder = (settings | overrides).get("encoder")
     chosen = settings | ENCODERS.get(str(encoder), {}) | overrides
     phases = parse_value("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0), int)
@@ -187,7 +130,7 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
     return config if stale_objective is None else with_stale_objective(config, stale_objective)
 
 
-def with_stale_objective(config: Config, name: str) -> Config:
+def with_stale_objective(config: Config, name: object) -> Config:
     """recent: both are the recent policy (biased); decoupled: importance behavior, proximal recent; behavior: both.
 
     An averaged or log-linear proximal policy stays what it is under `recent` and `decoupled`.
@@ -206,7 +149,7 @@ def with_stale_objective(config: Config, name: str) -> Config:
     )
 
 
-def changed_settings(config: Config) -> dict[str, Any]:
+def changed_settings(config: Config) -> SettingsByName:
     """Algorithm, environment, and the settings in which `config` differs from their preset: `preset(**these)`."""
     usual = preset(config.algo, config.env).to_dict()
     named = {"algo": config.algo, "env": config.env}

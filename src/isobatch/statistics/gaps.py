@@ -9,7 +9,7 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.statistics.aggregates import Groups, Scores, score_table, stratified
-from isobatch.statistics.bootstrap import Estimate, with_interval
+from isobatch.statistics.bootstrap import Estimate, percentile_interval
 from isobatch.statistics.comparisons import same_environments
 
 
@@ -49,7 +49,7 @@ def gap(sizes: Mapping[str, Scores], resamples: int = 1000, permutations: int = 
     chance = width(shuffle(groups, len(envs), permutations, seed))
     as_wide = np.count_nonzero(chance >= value.value * (1 - 1e-9))  # sums of the same scores in another order
     by_size = dict(zip(tables, means(groups).tolist(), strict=True))
-    return Gap(value, with_interval(float(np.mean(chance)), chance), (1 + as_wide) / (1 + len(chance)), by_size)
+    return Gap(value, percentile_interval(float(np.mean(chance)), chance), (1 + as_wide) / (1 + len(chance)), by_size)
 
 
 def shuffle(groups: Groups, environments: int, times: int, seed: int) -> list[np.ndarray]:
@@ -60,15 +60,6 @@ def shuffle(groups: Groups, environments: int, times: int, seed: int) -> list[np
         mixed = rng.permuted(np.tile(np.concatenate(in_env), (times, 1)), axis=1)
         shuffled[e::environments] = np.split(mixed, np.cumsum([len(x) for x in in_env])[:-1], axis=1)
     return shuffled
-
-
-def gaps(sizes: Mapping[str, Scores], resamples: int = 1000, permutations: int = 1000, seed: int = 0) -> dict[str, Gap]:
-    """`gap` of each environment by itself."""
-    tables, envs = score_tables(sizes)
-    return {
-        env: gap({name: {env: table[env]} for name, table in tables.items()}, resamples, permutations, seed)
-        for env in envs
-    }
 
 
 def score_tables(sizes: Mapping[str, Scores]) -> tuple[dict[str, dict[str, np.ndarray]], list[str]]:

@@ -10,7 +10,6 @@ import json
 from html import escape
 from importlib import resources
 from string import Template
-from typing import Any
 
 from isobatch.drawing import COLORS
 from isobatch.studies.grid import Row
@@ -105,7 +104,7 @@ def tables(lines: list[Line]) -> str:
     )
 
 
-def sort_keys(line: Line) -> list[Any]:
+def sort_keys(line: Line) -> list[object]:
     """What the cells of a line are sorted by."""
     estimates = [line[name]["value"] for name in ("normalized_final", "interquartile_mean", "normalized_mean")]
     return [line["variant"], *estimates, line["final_return"], line["approx_kl"], line["diverged"]]
@@ -118,7 +117,7 @@ def settings(rows: list[Row], factors: list[str]) -> str:
         [(value, value) for value in (row["env"], variant_name(row, factors), *(row[name] for name in vary))]
         for row in unique_cells(rows)
     ]
-    same = [[(name, name), (rows[0][name], str(rows[0][name]))] for name in shared]
+    same: list[list[tuple[object, object]]] = [[(name, name), (rows[0][name], str(rows[0][name]))] for name in shared]
     return (
         f"<details open>\n<summary>Settings that differ ({len(vary)})</summary>\n"
         f"{table(['environment', 'variant', *vary], lines)}\n</details>\n"
@@ -127,7 +126,7 @@ def settings(rows: list[Row], factors: list[str]) -> str:
     )
 
 
-def table(columns: list[str], lines: list[list[tuple[Any, Any]]]) -> str:
+def table(columns: list[str], lines: list[list[tuple[object, object]]]) -> str:
     """Cells are pairs: what is shown, and what is sorted by. Numbers stand to the right."""
     right = [all(is_number(line[column][1]) for line in lines) for column in range(len(columns))]
     head = "".join(
@@ -141,13 +140,13 @@ def table(columns: list[str], lines: list[list[tuple[Any, Any]]]) -> str:
     )
 
 
-def cell(shown: Any, key: Any) -> str:
+def cell(shown: object, key: object) -> str:
     text = "-" if shown is None else f"{shown:.6g}" if isinstance(shown, float) else str(shown)
     sort = "" if key is None else escape(str(key))
     return f'<td{" class=number" if is_number(key) else ""} data-sort="{sort}">{escape(text)}</td>'
 
 
-def is_number(key: Any) -> bool:
+def is_number(key: object) -> bool:
     """Or nothing, which stands where a number would."""
     return key is None or (isinstance(key, int | float) and not isinstance(key, bool))
 

@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.formatting import TO, number, with_interval
 from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import gradient_seconds
@@ -24,12 +24,13 @@ from isobatch.laboratory.sections.points import (
     cell,
     in_units,
     point_fields,
+    ratio_of,
     times,
     unit_of,
 )
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
-from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
+from isobatch.statistics.bootstrap import Estimate, of_resamples
 
 DIRECT_GEOMETRIES = 4  # whose variance is measured on whole batches, besides the run's own
 TERMS = ("individual", "within", "across")
@@ -236,7 +237,7 @@ class Geometries:
 
     def draw(self, path: Path, title: str) -> None:
         """Variance, squared bias and error against T at equal data, effective samples, and time."""
-        figure, (left, middle, right) = new_figure(1, 3, (13, 4.2))
+        figure, (left, middle, right) = new_panels(1, 3, (13, 4.2))
         steps = np.array([row.num_steps for row in self.rows])
         for axes in (left, middle, right):  # the range first: of a single known point matplotlib makes none
             axes.set(xscale="log", xlim=(steps.min() / 1.3, steps.max() * 1.3))
@@ -285,18 +286,14 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
         yield GeometryRow(
             **point_fields(point),
             other_resets_variance=of_resamples(other.variance),
-            error_to_best=_ratio(point.error, best.error),
+            error_to_best=ratio_of(point.error, best.error),
             seconds_per_batch=subject.source.seconds(n, t) + gradient,
             own=point is own,
-            error_to_own=None if own is None else _ratio(point.error, own.error),
-            variance_to_own=None if own is None else _ratio(point.variance, own.variance),
+            error_to_own=None if own is None else ratio_of(point.error, own.error),
+            variance_to_own=None if own is None else ratio_of(point.variance, own.variance),
             measured_variance=direct_variance(subject.batch_products(n, t, 1)) if (n, t) in directly else None,
         )
         watch(0.6 + 0.4 * (i + 1) / len(points))
-
-
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> Estimate:
-    return of_resamples(ratio(numerator, denominator, otherwise=np.inf))
 
 
 def _worth_measuring(subject: Subject) -> list[tuple[int, int]]:
