@@ -49,9 +49,14 @@ class Conflict:
     why: str
 
 
-def verdict(name: str, ok: bool, text: str, source: str, *suggestions: Suggestion) -> Finding:
-    """A check that was made: its suggestions stand only if it failed."""
-    return Finding(name, "pass" if ok else "warn", text, source, () if ok else suggestions)
+# Whether a check was passed, None where it does not apply or cannot be seen; in words; and what to try if it was not.
+Said = tuple[bool | None, str] | tuple[bool | None, str, Suggestion]
+
+
+def made(name: str, source: str, passed: bool | None, text: str, *suggestions: Suggestion) -> Finding:
+    """The finding of a check: its suggestions stand only if it failed."""
+    status: Status = "note" if passed is None else "pass" if passed else "warn"
+    return Finding(name, status, text, source, suggestions if status == "warn" else ())
 
 
 def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:

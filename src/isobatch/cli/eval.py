@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypedDict
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, limits
-from isobatch.errors import UsageError
 from isobatch.formatting import counted
+from isobatch.settings.fields import COUNT, COUNT_OR_0
 from isobatch.settings.parsing import parse_value
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from isobatch.policies.evaluation import Played
+    from isobatch.policies.evaluation import Episodes
     from isobatch.training.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
@@ -49,10 +49,11 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
     filmed, (timeout, longest) = parse_value("video_episodes", args.video_episodes, int), limits(args)
-    for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
-        if value < least:
-            raise UsageError(f"{name}={value} must be at least {least}.")
+    COUNT.check("episodes", episodes)
+    COUNT.check("video_episodes", filmed)
+    COUNT_OR_0.check("seed", seed)
     from isobatch.policies.evaluation import evaluate, gap, held_out
+    from isobatch.policies.returns import COLUMNS, Evaluation
     from isobatch.training.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
@@ -63,43 +64,32 @@ def run(args: argparse.Namespace) -> int:
         for name, config in configs.items()
     }
     video = film()
+    config, iteration = loaded.config, loaded.iteration
     if args.json:
+        run = {"run_dir": str(args.run_dir), "env": config.env, "algo": config.algo, "iteration": iteration}
         console.print_json(
-            {
-                "run_dir": str(args.run_dir),
-                "env": loaded.config.env,
-                "algo": loaded.config.algo,
-                "iteration": loaded.iteration,
-                "episodes": episodes,
-                "deterministic": not args.sampled,
-                "seeds": loaded.seeds,
-            }
+            run
+            | {"episodes": episodes, "deterministic": not args.sampled, "seeds": loaded.seeds}
             | played[TRAINED].summary()
             | ({"held_out": played[HELD_OUT].summary() | gap(*played.values())} if args.held_out else {})
             | ({"video": video} if video else {})
         )
         return 0
     how = "sampled" if args.sampled else "most likely"
-    title = (
-        f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, "
-        f"{counted(episodes, 'episode')}"
-    )
-    console.out.print(side_by_side(title, loaded, played) if args.held_out else alone(title, loaded, played[TRAINED]))
+    title = f"{config.algo} on {config.env}, iteration {iteration}, {how} actions, {counted(episodes, 'episode')}"
+    if args.held_out:
+        console.out.print(side_by_side(title, loaded, played))
+    else:
+        one = played[TRAINED]
+        rows = Evaluation(one.returns, one.lengths, title, loaded.seeds).rows()
+        console.out.print(console.table(title, COLUMNS, rows))
     if video:
         shown = ", ".join(console.number(value) for value in video["returns"])
         console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})")
     return 0
 
 
-def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
-    rows = [
-        [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
-        for s, r, n in zip(loaded.seeds, *played, strict=True)
-    ]
-    return console.table(title, ["seed", "return", "std", "min", "max", "length"], rows)
-
-
-def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Table:
+def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Episodes]) -> Table:
     from isobatch.policies.evaluation import gap
 
     found = gap(*played.values())

@@ -31,13 +31,9 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
         shutil.rmtree(path)  # a kill while it was made
     interval = -(-config.num_iterations // CHECKPOINTS)
     result = train(
-        config,
-        run_dir=path,
-        resume=begun,
-        checkpoint_interval=interval,
-        keep_checkpoints=CHECKPOINTS,
+        config, run_dir=path, resume=begun, checkpoint_interval=interval, keep_checkpoints=CHECKPOINTS,
         watch=lambda progress: watch(0.5 * progress.env_steps / config.env_steps),
-    )
+    )  # fmt: skip
     if result.interrupted:
         raise KeyboardInterrupt
     options = LabOptions(

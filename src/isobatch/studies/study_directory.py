@@ -114,15 +114,10 @@ class StudyDirectory:
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
         write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
-        times = [
-            {
-                "part": self.part(cells, "").name,
-                "cells": len(cells),
-                "seconds": round(content["seconds"], 2),
-                "finished": content.get("finished"),
-            }
-            for cells, content in zip(finished, contents, strict=True)
-        ]
+        times = []
+        for cells, content in zip(finished, contents, strict=True):
+            part = {"part": self.part(cells, "").name, "cells": len(cells)}
+            times.append(part | {"seconds": round(content["seconds"], 2), "finished": content.get("finished")})
         write(self.path / "timing.csv", csv_text(times))
 
     def rows(self) -> list[Row]:

@@ -211,16 +211,11 @@ class Geometries:
 
     def tables(self) -> list[TextTable]:
         unit, resets = unit_of(self.rows), "staggered" if self.staggered_resets else "together"
-        errors = [
-            [
-                row.name,
-                *row.cells(COLUMNS, unit),
-                "-" if row.measured_variance is None else cell(row.measured_variance, unit),
-                cell(row.effective_samples, digits=0),
-                f"{1e3 * row.seconds_per_batch:.1f}",
-            ]
-            for row in self.rows
-        ]
+        errors = []
+        for row in self.rows:
+            direct = "-" if row.measured_variance is None else cell(row.measured_variance, unit)
+            worth, taken = cell(row.effective_samples, digits=0), f"{1e3 * row.seconds_per_batch:.1f}"
+            errors.append([row.name, *row.cells(COLUMNS, unit), direct, worth, taken])
         return [
             TextTable(
                 f"Batches of {self.budget:,} samples, lambda {self.gae_lambda:g}, environments reset {resets}; "

@@ -45,12 +45,5 @@ def verdict(rows: list[Row]) -> list[str]:
     return sentences
 
 
-STUDY = Study(
-    "adam-rule",
-    "Adam's step size follows the square root of the batch size, not the batch size (appendix C).",
-    grid,
-    verdict,
-    pictures="adam_rule",
-    everywhere={"divisor": 1},
-    divisor="divisor",
-)
+CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."
+STUDY = Study("adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor")

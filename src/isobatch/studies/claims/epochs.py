@@ -32,10 +32,5 @@ def verdict(rows: list[Row]) -> list[str]:
     return sentences
 
 
-STUDY = Study(
-    "epochs",
-    "The rules need one policy epoch: with more of them learning depends on the batch size (section 4).",
-    grid,
-    verdict,
-    pictures="update_epochs",
-)
+CLAIM = "The rules need one policy epoch: with more of them learning depends on the batch size (section 4)."
+STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs")

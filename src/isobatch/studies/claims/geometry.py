@@ -75,11 +75,5 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     return sentences
 
 
-STUDY = Study(
-    "geometry",
-    "At equal data many environments for few steps beat few environments for many (Mayor 2025).",
-    grid,
-    verdict,
-    laboratory=laboratory,
-    reading=reading,
-)
+CLAIM = "At equal data many environments for few steps beat few environments for many (Mayor 2025)."
+STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading)

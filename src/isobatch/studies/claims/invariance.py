@@ -113,14 +113,8 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     return sentences
 
 
+CLAIM = "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3)."
 STUDY = Study(
-    "invariance",
-    "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3).",
-    grid,
-    verdict,
-    pictures="rules",
-    everywhere={"rules": ALL, "divisor": 1},
-    divisor="divisor",
-    laboratory=laboratory,
-    reading=reading,
-)
+    "invariance", CLAIM, grid, verdict, pictures="rules", everywhere={"rules": ALL, "divisor": 1}, divisor="divisor",
+    laboratory=laboratory, reading=reading,
+)  # fmt: skip

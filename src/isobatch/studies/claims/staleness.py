@@ -57,11 +57,5 @@ def verdict(rows: list[Row]) -> list[str]:
     ]
 
 
-STUDY = Study(
-    "staleness",
-    "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1).",
-    grid,
-    verdict,
-    pictures="staleness",
-    everywhere={"staleness": 0},
-)
+CLAIM = "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1)."
+STUDY = Study("staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0})
