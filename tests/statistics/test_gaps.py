@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import gap
 
 
 def test_gap_by_hand() -> None:

@@ -16,8 +16,7 @@ from isobatch.statistics.aggregates import (
     interquartile_mean,
 )
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import difference, probability_of_improvement, van_elteren
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import difference, gap, probability_of_improvement, van_elteren
 
 
 def covered(interval: Callable[[np.random.Generator], Estimate], truth: float, seed: int = 4) -> float:

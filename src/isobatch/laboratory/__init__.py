@@ -16,21 +16,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isobatch.laboratory.diagnosis import Diagnosis as Diagnosis
-    from isobatch.laboratory.diagnosis import diagnose as diagnose
-    from isobatch.laboratory.inner_products import compiled_gram as compiled_gram
-    from isobatch.laboratory.inner_products import gram as gram
+    # isort: off
+    from isobatch.laboratory.diagnosis import Diagnosis as Diagnosis, diagnose as diagnose
+    from isobatch.laboratory.inner_products import compiled_gram as compiled_gram, gram as gram
     from isobatch.laboratory.options import LabOptions as LabOptions
-    from isobatch.laboratory.per_sample import (
-        full as full,
-    )
-    from isobatch.laboratory.per_sample import (
-        per_sample_gradients as per_sample_gradients,
-    )
-    from isobatch.laboratory.per_sample import (
-        vanilla as vanilla,
-    )
+    from isobatch.laboratory.per_sample import full as full, vanilla as vanilla
+    from isobatch.laboratory.per_sample import per_sample_gradients as per_sample_gradients
     from isobatch.laboratory.projection import projected_gram as projected_gram
+    # isort: on
 
 # Loaded on first use: flags need the options, which do not wait for JAX.
 _NAMES = {

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from isobatch.formatting import with_interval
 from isobatch.statistics.aggregates import Scores
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import LEVEL, bonferroni, difference, van_elteren
-from isobatch.statistics.gaps import Gap, gap
+from isobatch.statistics.comparisons import LEVEL, Gap, bonferroni, difference, gap, van_elteren
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, shared
 

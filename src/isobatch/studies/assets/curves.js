@@ -25,7 +25,8 @@ function limits(metric) {
   const { bounds, range } = data.environments[curves.environment];
   const ends = [bounds[0] === null ? -Infinity : bounds[0], bounds[1] === null ? Infinity : bounds[1]];
   if (metric === source) return ends;
-  return metric === normalized && range ? ends.map((end) => (end - range[0]) / (range[1] - range[0])) : [-Infinity, Infinity];
+  if (metric !== normalized || !range) return [-Infinity, Infinity];
+  return ends.map((end) => (end - range[0]) / (range[1] - range[0]));
 }
 
 // Mean and standard deviation over the seeds that are there, at each point, and the ends of the band.

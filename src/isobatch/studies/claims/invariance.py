@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.statistics.comparisons import difference
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import difference, gap
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from isobatch.statistics.aggregates import contrast
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import gap
 from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
