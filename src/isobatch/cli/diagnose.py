@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     config, changes = _settings(args, run_dir)
     timeout = given(args, Options).get("env_timeout", Options.env_timeout)
     from isobatch.laboratory.diagnosis import diagnose
-    from isobatch.laboratory.over_training import draw_over_training
+    from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"
     with console.progress_bar(args.quiet) as watch:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -32,8 +32,17 @@ from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
 from isobatch.statistics.bootstrap import Estimate, of_resamples
 
+if TYPE_CHECKING:
+    from isobatch.laboratory.diagnosis import Diagnosis
+
 DIRECT_GEOMETRIES = 4  # whose variance is measured on whole batches, besides the run's own
 TERMS = ("individual", "within", "across")
+OVER_TRAINING = {
+    "error": "mean squared error of the gradient",
+    "effective_samples": "effective samples",
+    "critical_batch": "critical batch size",
+}
+MOST_GEOMETRIES = 5  # that are drawn over training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,3 +319,23 @@ def _samples(estimate: Estimate) -> str:
         return "more than can be told"
     known = estimate if math.isfinite(estimate.high) else Estimate(estimate.value)
     return with_interval(known, lambda x: number(x, 0), TO)
+
+
+def draw_over_training(diagnoses: Sequence[Diagnosis], path: Path) -> None:
+    """Error, effective samples and critical batch size of some geometries over the checkpoints of a run."""
+    from matplotlib import ticker
+
+    figure, panels = new_panels(1, len(OVER_TRAINING), (13, 4))
+    steps = np.array([diagnosis.env_steps for diagnosis in diagnoses])
+    by_checkpoint = [diagnosis.get(Geometries).rows for diagnosis in diagnoses]
+    count = len(by_checkpoint[0])
+    shown = np.unique(np.linspace(0, count - 1, min(MOST_GEOMETRIES, count)).round().astype(int))
+    for axes, (quantity, title) in zip(panels, OVER_TRAINING.items(), strict=True):
+        axes.set(yscale="log", xlabel="environment steps", title=title)
+        for color, place in enumerate(shown):
+            estimates = [getattr(rows[place], quantity) for rows in by_checkpoint]
+            draw_points(axes, steps, estimates, "o-", color, by_checkpoint[0][place].name)
+        axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    panels[0].legend(fontsize=TEXT_SIZE, frameon=False)
+    figure.suptitle(f"{diagnoses[0].title}: over training ({INTERVALS})", fontsize=10)
+    save_figure(figure, path)
