@@ -27,7 +27,7 @@ HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHM
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one sentence; help is made by `help`."""
 
-    def __init__(self, prog: str, description: str | None) -> None:
+    def __init__(self, prog: str, description: str | None = None) -> None:
         self.fields: dict[str, tuple[argparse.Action, Field]] = {}  # those of dataclasses, by name
         super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
 
