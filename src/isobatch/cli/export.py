@@ -23,8 +23,7 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
     from isobatch.policies.agent import learned_of
-    from isobatch.policies.exports import export
-    from isobatch.policies.file_formats import format_of
+    from isobatch.policies.exports import export, format_of
     from isobatch.training.loading import load_run
 
     format_name = format_of(args.out, args.format)

@@ -18,8 +18,7 @@ from isobatch.settings.config import Config, Hypers
 from isobatch.settings.fields import COUNT, POSITIVE, Field, fields_of
 from isobatch.settings.options import LONGEST_EPISODE, Options
 from isobatch.settings.parsing import JsonMapping, SettingsByName, parse_value
-from isobatch.settings.presets import ALGORITHMS, STALE_OBJECTIVES, preset
-from isobatch.settings.published import PUBLISHED
+from isobatch.settings.presets import ALGORITHMS, PUBLISHED, STALE_OBJECTIVES, preset
 
 HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHMS)}."}  # better than at the field
 

@@ -37,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"speed={speed:g} is out of range: use a number above 0.")
     from isobatch.policies.agent import Agent, learned_of
     from isobatch.rendering.open_scene import open_scene
-    from isobatch.rendering.playing import watch
-    from isobatch.rendering.scenes import frames
+    from isobatch.rendering.scenes import frames, watch
     from isobatch.rendering.terminal import terminal
     from isobatch.rendering.window import window
     from isobatch.training.loading import load_run

@@ -1,13 +1,19 @@
 """Parameters of a policy and its value function in one file, described so that others can compute what they compute.
 
 A network is a list of layers, applied one after the other. Every layer says its kind and names its tensors; `KINDS`
-explains each kind in words, and the words go into the file. Nothing is pickled.
+explains each kind in words, and the words go into the file. Nothing is pickled. `FORMATS` turns tensors and their
+description into bytes, with the package that a format needs.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,16 +21,20 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.networks.actor_critic import require_standard
 from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
-from isobatch.policies.file_formats import FORMATS, Description, Layer
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.settings.parsing import inf_as_text
 from isobatch.training.agent import Learned
 from isobatch.training.run_directory import versions
 
+Tensors = Mapping[str, np.ndarray]
+Layer = dict[str, Any]  # of a network, as `exports.KINDS` explains them
+Description = dict[str, Any]
+TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
 KINDS = {
     "normalize": "clip((x - mean) / (std + eps), -clip, clip); clip null: not clipped",
     "divide": "x / by",
@@ -183,3 +193,77 @@ def export(learned: Learned, path: Path, format_name: str) -> Description:
     tensors, description = contents(learned)
     write_file(path, FORMATS[format_name].write(tensors, description))
     return description
+
+
+class Format(NamedTuple):
+    write: Callable[[Tensors, Description], bytes]
+    module: str | None  # that must be there
+    install: str | None  # what to install if it is not
+
+
+def npz(tensors: Tensors, description: Description) -> bytes:
+    """NumPy's archive; the description is the array of that name."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, description=np.array(as_text(description)), **tensors)
+    return buffer.getvalue()
+
+
+def safetensors(tensors: Tensors, description: Description) -> bytes:
+    """The description is in the metadata."""
+    import safetensors.numpy as library
+
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    content: bytes = library.save(whole, metadata={"description": as_text(description)})
+    return content
+
+
+def onnx(tensors: Tensors, description: Description) -> bytes:
+    """A graph from observations to the policy's output and the value; the description is in the metadata."""
+    from isobatch.policies.onnx_graph import onnx_model
+
+    return onnx_model(tensors, description)
+
+
+def pt(tensors: Tensors, description: Description) -> bytes:
+    """PyTorch's file, {"state_dict", "layout", "description"}, readable with `weights_only`."""
+    import torch
+
+    state = {name: torch.tensor(torch_layout(name, tensor)) for name, tensor in tensors.items()}
+    buffer = io.BytesIO()
+    torch.save({"state_dict": state, "layout": TORCH_LAYOUT, "description": as_text(description)}, buffer)
+    return buffer.getvalue()
+
+
+def torch_layout(name: str, tensor: np.ndarray) -> np.ndarray:
+    if not name.endswith(".weight"):
+        return tensor
+    return tensor.transpose(3, 2, 0, 1) if tensor.ndim == 4 else tensor.T
+
+
+def as_text(description: Description) -> str:
+    return json.dumps(description, allow_nan=False)
+
+
+EXTRA = "pip install 'isobatch[export]'"
+FORMATS = {
+    "npz": Format(npz, None, None),
+    "safetensors": Format(safetensors, "safetensors.numpy", EXTRA),
+    "onnx": Format(onnx, "onnx", EXTRA),
+    "pt": Format(pt, "torch", "pip install torch"),
+}
+
+
+def format_of(path: Path, wanted: str | None) -> str:
+    """The format that was asked for, or the one that the file's ending names; UsageError if it cannot be written."""
+    name = wanted or path.suffix.removeprefix(".")
+    if name not in FORMATS:
+        what = f"format={wanted!r} is unknown" if wanted else f"out={str(path)!r} has no ending that names a format"
+        raise UsageError(f"{what}: use {', '.join(FORMATS)}.")
+    needed = FORMATS[name]
+    try:
+        importlib.import_module(needed.module or "numpy")
+    except ImportError:
+        raise UsageError(
+            f"format={name!r} needs a package that is not installed: {needed.install}, or use npz."
+        ) from None
+    return name

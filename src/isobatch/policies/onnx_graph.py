@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from isobatch.policies.file_formats import Description, Layer
+from isobatch.policies.exports import Description, Layer
 
 OPSET, IR_VERSION = 20, 9  # 20 is the first with the gelu that is used here; any runtime since 2024 knows both
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of images with channels last, and with channels first

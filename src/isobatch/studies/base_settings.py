@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import preset
-from isobatch.settings.published import PROCGEN, PROCGEN_PHASES
+from isobatch.settings.presets import PROCGEN, PROCGEN_PHASES, preset
 from isobatch.statistics.normalization import PROCGEN_HARD
 
 SMALL: SettingsByName = dict(
