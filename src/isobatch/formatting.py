@@ -85,6 +85,6 @@ def by_magnitude(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
 
 
-def setting_text(value: object) -> str:
+def setting_text(value: object, digits: int = 4) -> str:
     """The value of a setting in a few characters."""
-    return rounded(value, 4) if isinstance(value, float) else str(value)
+    return rounded(value, digits) if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.errors import UsageError
-from isobatch.formatting import rounded
+from isobatch.formatting import setting_text
 from isobatch.settings.accounting import batch_accounting
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -145,7 +145,9 @@ def moved(config: Config, before: int, devices: int) -> Config:
         raise UsageError(f"from_devices={before} needs another number of devices to go to: add --devices.")
     result = rescale(config, devices=devices, devices_before=before)
     for change in result.changes:
-        console.say(f"{change.name}: {rounded(change.before, 6)} -> {rounded(change.after, 6)} ({change.rule})")
+        console.say(
+            f"{change.name}: {setting_text(change.before, 6)} -> {setting_text(change.after, 6)} ({change.rule})"
+        )
     for warning in result.warnings:
         console.say(f"caution: {warning}")
     return result.after
