@@ -10,8 +10,7 @@ import numpy as np
 
 from isobatch.envs.interface import Step
 from isobatch.envs.spaces import Discrete
-from isobatch.laboratory.objectives import vanilla
-from isobatch.laboratory.per_sample import per_sample_gradients
+from isobatch.laboratory.per_sample import per_sample_gradients, vanilla
 from isobatch.learning.state import TrainState
 from isobatch.networks.actor_critic import ActorCritic
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from isobatch.formatting import TO, by_magnitude, counted, number, rounded, significant, with_interval
+from isobatch.formatting import TO, by_magnitude, counted, number, rounded, setting_text, significant, with_interval
 from isobatch.statistics.bootstrap import Estimate
 
 
@@ -49,3 +49,14 @@ def test_digits_by_magnitude(value: float | None, text: str) -> None:
     """Returns between 0 and 1 are told apart, and nothing is -0.0."""
     assert by_magnitude(value) == text
     assert number(-0.04) == "0.0"
+
+
+def test_settings_of_any_kind_have_a_text() -> None:
+    assert [setting_text(x) for x in (0.00123456, 12345.6, 8, "ewma", None)] == [
+        "0.001235",
+        "12,346",
+        "8",
+        "ewma",
+        "None",
+    ]
+    assert setting_text(0.00123456, 6) == "0.00123456"

@@ -7,7 +7,7 @@ module of the package is private and may change.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isobatch import gradients as gradients
@@ -96,7 +96,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = sorted([*_HOME_OF, *_MODULES])
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return importlib.import_module(f"isobatch.{_MODULES[name]}")
     if name in _HOME_OF:

@@ -41,3 +41,9 @@ def near_matches(word: str, known: Iterable[str]) -> str:
     lowered = {name.lower(): name for name in known}
     found = difflib.get_close_matches(word.lower(), lowered, n=3, cutoff=0.5)
     return f"; did you mean {', '.join(lowered[f] for f in found)}?" if found else ""
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The complaint about a name that is none of the known ones; `what` says what it should be the name of."""
+    known = list(known)
+    return UsageError(f"{what} is unknown{near_matches(name, known) or '; use ' + ', '.join(known) + '.'}")

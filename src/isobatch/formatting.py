@@ -83,3 +83,8 @@ def by_magnitude(value: float | None) -> str:
     if value == 0 or abs(value) >= 10 or math.isinf(value):
         return number(value, 1)
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def setting_text(value: object, digits: int = 4) -> str:
+    """The value of a setting in a few characters."""
+    return rounded(value, digits) if isinstance(value, float) else str(value)

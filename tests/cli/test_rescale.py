@@ -12,6 +12,7 @@ from command_words import BASE, SAMPLE, SETTINGS, called
 
 from isobatch.cli.flags import Parser, add_config, config_from
 from isobatch.cli.main import main
+from isobatch.cli.train import moved
 from isobatch.rescaling import rescale
 from isobatch.settings.presets import preset
 
@@ -164,3 +165,10 @@ def test_a_run_is_rescaled_from_its_directory(tmp_path: Path, capsys: pytest.Cap
     assert "--config and a run cannot go together" in capsys.readouterr().err
     assert main(["rescale", str(tmp_path / "nowhere"), "--to-num-envs", "32"]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_settings_that_are_words_move_to_other_devices_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """`train --from-devices 2` on one: half the environments, and advantages normalized over two iterations."""
+    after = moved(preset("ppo-ewma", num_envs=8), 2, 1)
+    assert (after.num_envs, after.advantage_norm) == (4, "ewma")
+    assert "advantage_norm: iteration -> ewma (advantage-span)" in capsys.readouterr().err

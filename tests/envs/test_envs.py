@@ -6,13 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from isobatch.envs.catalog import GYMNAX
 from isobatch.envs.interface import Environment
 from isobatch.envs.probes import PROBES
-from isobatch.envs.registry import env_ids, make_env
+from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Discrete
 from isobatch.errors import UsageError
-
-GYMNAX = [env_id for env_id in env_ids() if env_id not in PROBES]
 
 
 def random_action(env: Environment, key: jax.Array) -> jax.Array:

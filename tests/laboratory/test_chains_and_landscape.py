@@ -17,13 +17,12 @@ from isobatch.gradients.variance import direct
 from isobatch.laboratory.batches import batch_products, first_episodes
 from isobatch.laboratory.chains import num_groups, true_advantages, window_advantages
 from isobatch.laboratory.jax_source import JaxSource
-from isobatch.laboratory.lag_sums import diagonal_sums, lag_sums
 from isobatch.laboratory.landscape import ChainProducts, at_geometry, measure, squared_mean, weights_of, window_products
-from isobatch.laboratory.objectives import full, vanilla
 from isobatch.laboratory.options import LabOptions, automatic, chain_length, geometries_of
-from isobatch.laboratory.per_sample import per_sample_gradients
+from isobatch.laboratory.per_sample import full, per_sample_gradients, vanilla
+from isobatch.laboratory.sections.lags import diagonal_sums, lag_sums
+from isobatch.laboratory.sections.trust_region import QUANTITIES, effect_by_epoch
 from isobatch.laboratory.source import draws
-from isobatch.laboratory.trust_region import QUANTITIES, effect_by_epoch
 from isobatch.learning.policy_phase import prepare, total_loss
 from isobatch.learning.state import initial_state
 from isobatch.settings.config import Config

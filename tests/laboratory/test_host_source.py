@@ -32,13 +32,13 @@ from isobatch.laboratory.diagnosis import Diagnosis, diagnose
 from isobatch.laboratory.host_source import LONGEST_WAIT, HostSource
 from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.jax_source import JaxSource
-from isobatch.laboratory.lag_sums import lag_sums
 from isobatch.laboratory.landscape import at_geometry, measure, weights_of
-from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.options import LabOptions
+from isobatch.laboratory.per_sample import vanilla
 from isobatch.laboratory.sections import SECTIONS
 from isobatch.laboratory.sections.aggregations import Aggregations
 from isobatch.laboratory.sections.geometries import Geometries
+from isobatch.laboratory.sections.lags import lag_sums
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState, initial_state
 from isobatch.rollouts.watchdog import Watched

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from pictures import still
 
-from isobatch.rendering.playing import END_SECONDS, watch
-from isobatch.rendering.scenes import Frame
+from isobatch.rendering.scenes import END_SECONDS, Frame, watch
 
 
 def test_watching_keeps_the_pace() -> None:

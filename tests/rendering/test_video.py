@@ -11,7 +11,7 @@ from trained import Runs
 
 import isobatch as ib
 from isobatch.cli.main import main
-from isobatch.rendering.playing import END_SECONDS
+from isobatch.rendering.scenes import END_SECONDS
 from isobatch.rendering.video import find_ffmpeg
 
 pytestmark = pytest.mark.xdist_group("trained")

@@ -6,7 +6,7 @@ import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.envs.registry import as_played
 from isobatch.errors import UsageError
-from isobatch.settings.published import PUBLISHED
+from isobatch.settings.presets import PUBLISHED
 
 GAMES = [name for name in PUBLISHED if name.startswith("procgen")]
 

@@ -14,12 +14,9 @@ from isobatch.statistics.aggregates import (
     aggregate,
     contrast,
     interquartile_mean,
-    optimality_gap,
-    summarize,
 )
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import difference, probability_of_improvement, van_elteren
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import difference, gap, probability_of_improvement, van_elteren
 
 
 def covered(interval: Callable[[np.random.Generator], Estimate], truth: float, seed: int = 4) -> float:
@@ -42,8 +39,7 @@ def test_intervals_cover() -> None:
     cases: list[tuple[Callable[[np.random.Generator], Estimate], float]] = [
         (lambda rng: interquartile_mean(normals(rng), 300), 0.0),
         (lambda rng: aggregate(normals(rng), 0).mean, 0.0),
-        (lambda rng: summarize(normals(rng, 3))["0"].mean, -1.0),
-        (lambda rng: optimality_gap(normals(rng)[1:3], 0.0, 300), (2 * np.pi) ** -0.5),
+        (lambda rng: aggregate(normals(rng, 3)[:1], 0).mean, -1.0),
         (lambda rng: difference(normals(rng, 3, 2.0), normals(rng, 4))[1].value, 2.0),
         (lambda rng: probability_of_improvement(normals(rng, 8, 0.5), normals(rng), 300), stats.norm.cdf(0.5**1.5)),
         (lambda rng: gap(sizes(rng), 300, 1).value, 1.0),
@@ -83,7 +79,7 @@ def test_refused_scores() -> None:
         with pytest.raises(UsageError, match="each of at least 2 seeds"):
             interquartile_mean(scores)
     with pytest.raises(UsageError, match=r"'a' holds .*diverged"):
-        summarize({"a": [1.0, float("nan")]})
+        aggregate({"a": [1.0, float("nan")]})
     with pytest.raises(UsageError, match=r"y differs in the environments \['b', 'c'\]"):
         van_elteren({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "c": [1, 2]})
     with pytest.raises(UsageError, match=r"sizes\['4'\] differs in the environments \['b'\]"):

@@ -9,9 +9,20 @@ import jax
 import numpy as np
 import pytest
 
-from isobatch.envs.registry import env_ids, make_env
+from isobatch.envs.catalog import IN_JAX
+from isobatch.envs.registry import make_env
 from isobatch.errors import UsageError
-from isobatch.statistics.normalization import FIRST_EIGHT, LAST_EIGHT, OTHERS, PROCGEN_HARD, Range, normalize, range_of
+from isobatch.statistics.normalization import (
+    FIRST_EIGHT,
+    LAST_EIGHT,
+    OTHERS,
+    PROCGEN_HARD,
+    Range,
+    band,
+    bounds_of,
+    normalize,
+    range_of,
+)
 
 
 def test_procgen_by_hand() -> None:
@@ -26,7 +37,7 @@ def test_procgen_by_hand() -> None:
 
 
 def test_other_environments_and_given_ranges() -> None:
-    assert set(OTHERS) <= set(env_ids())
+    assert set(OTHERS) <= set(IN_JAX)
     assert all("random actions" in found.source for found in OTHERS.values())
     assert normalize("CartPole-v1", 500) == 1
     assert normalize("Probe-Delay", 3, {"Probe-Delay": Range(1, 5, "by hand")}) == 0.5
@@ -54,3 +65,14 @@ def test_random_returns_are_those_measured() -> None:
     returns, lengths = script.play(make_env("CartPole-v1"), 256, jax.random.key(1))
     np.testing.assert_array_equal(returns, lengths)
     assert abs(np.mean(returns) - OTHERS["CartPole-v1"].low) < 4 * np.std(returns) / 256**0.5
+
+
+def test_bands_stay_within_what_an_episode_can_return() -> None:
+    """CartPole-v1 gives at most 500; a limit of one's own may be higher, and then the mean itself says so."""
+    mean, deviation = np.array([100.0, 490.0, 700.0]), np.array([150.0, 40.0, 60.0])
+    for env in ("CartPole-v1", "gymnasium/CartPole-v1"):
+        low, high = band(env, mean, deviation)
+        np.testing.assert_allclose(low, [0, 450, 640])
+        np.testing.assert_allclose(high, [250, 500, 700])
+    np.testing.assert_allclose(band("MyEnv-v0", mean, deviation), [mean - deviation, mean + deviation])
+    assert bounds_of("envpool/CoinrunHard-v0") == (0, 10)

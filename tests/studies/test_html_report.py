@@ -14,8 +14,7 @@ from isobatch.studies import html_data
 from isobatch.studies.charts import seed_lines
 from isobatch.studies.claims import STUDIES
 from isobatch.studies.html_data import short
-from isobatch.studies.html_report import PAGE, amount, duration
-from isobatch.studies.report import make_report
+from isobatch.studies.report import PAGE, amount, duration, make_report
 
 pytestmark = pytest.mark.xdist_group("study-page")
 

@@ -82,6 +82,8 @@ def test_a_report_on_half_a_study(finished: Path, tmp_path: Path) -> None:
         (["report"], "needs the directory of a study"),
         (["report", "/nowhere"], "holds no study"),
         (["list", "ewma"], "takes no name"),
+        (["run", "pendulum-post", "--scale", "laptop"], "scale='laptop': pendulum-post has one size: leave it out."),
+        (["run", "pendulum-post", "--envs", "Acrobot-v1"], "pendulum-post has one environment: leave it out."),
         (["rum", "ewma"], "action 'rum' is unknown; did you mean run?"),
     ],
 )

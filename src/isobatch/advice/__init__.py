@@ -53,13 +53,10 @@ class Advice:
         table = html_table(self._title, ["", "rule", "finding", "try", "source"], rows)
         return table + html_list(self._differences())
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "config": describe(self.config),
-            "checks": [dataclasses.asdict(finding) for finding in self.checks],
-            "monitors": [dataclasses.asdict(finding) for finding in self.monitors],
-            "conflicts": [dataclasses.asdict(conflict) for conflict in self.conflicts],
-        }
+    def to_json(self) -> dict[str, object]:
+        names = ("checks", "monitors", "conflicts")
+        found = {name: [dataclasses.asdict(each) for each in getattr(self, name)] for name in names}
+        return {"config": describe(self.config), **found}
 
 
 def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None = None) -> Advice:
@@ -81,15 +78,12 @@ def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None =
     """
     checks, conflicts = check(config, facts or known_facts(config))
     monitors, disputes = monitor(metrics, config) if metrics is not None else ([], [])
-    return Advice(
-        config,
-        tuple(settle(checks, conflicts)),
-        tuple(settle(monitors, disputes)),
-        (*conflicts, *disputes),
-    )
+    settled = tuple(settle(checks, conflicts)), tuple(settle(monitors, disputes))
+    return Advice(config, *settled, (*conflicts, *disputes))
 
 
 def known_facts(config: Config, **others: Any) -> Facts:
     """What is known of the environment by its name; `others` that are not None win over it."""
     dim, continuous = ACTIONS.get(config.env, (None, None))
-    return Facts(**({"action_dim": dim, "continuous": continuous} | {k: v for k, v in others.items() if v is not None}))
+    known = {name: value for name, value in others.items() if value is not None}
+    return dataclasses.replace(Facts(action_dim=dim, continuous=continuous), **known)

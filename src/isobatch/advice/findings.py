@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from isobatch.formatting import rounded
+from isobatch.formatting import setting_text
 
 Status = Literal["pass", "warn", "note"]
 """note: does not apply, cannot be seen from what is known, or was overruled."""
@@ -17,11 +17,11 @@ class Suggestion:
     """One setting and the value to try next."""
 
     field: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
     def __str__(self) -> str:
-        return f"{self.field} {_short(self.before)} -> {_short(self.after)}"
+        return f"{self.field} {setting_text(self.before)} -> {setting_text(self.after)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,9 +49,14 @@ class Conflict:
     why: str
 
 
-def verdict(name: str, ok: bool, text: str, source: str, *suggestions: Suggestion) -> Finding:
-    """A check that was made: its suggestions stand only if it failed."""
-    return Finding(name, "pass" if ok else "warn", text, source, () if ok else suggestions)
+# Whether a check was passed, None where it does not apply or cannot be seen; in words; and what to try if it was not.
+Said = tuple[bool | None, str] | tuple[bool | None, str, Suggestion]
+
+
+def made(name: str, source: str, passed: bool | None, text: str, *suggestions: Suggestion) -> Finding:
+    """The finding of a check: its suggestions stand only if it failed."""
+    status: Status = "note" if passed is None else "pass" if passed else "warn"
+    return Finding(name, status, text, source, suggestions if status == "warn" else ())
 
 
 def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
@@ -65,7 +70,3 @@ def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
         return dataclasses.replace(finding, status="note", text=text, suggestions=())
 
     return [judged(finding) for finding in findings]
-
-
-def _short(value: Any) -> str:
-    return rounded(value, 4) if isinstance(value, float) else str(value)

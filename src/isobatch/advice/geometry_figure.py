@@ -10,7 +10,7 @@ import math
 import random
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from isobatch.formatting import counted
 from isobatch.rescaling.rules import advantage_decay
@@ -29,6 +29,15 @@ INK, FAINT, ACCENT = "#1b2a38", "#8796a5", "#d1495b"
 COLORS = ("#00496b", "#0a7e8c", "#3aa6a0", "#8cc8a0", "#e9c46a", "#f4a261", "#e76f51", "#b5485a")
 
 
+class Panel(NamedTuple):
+    """A rectangle of the picture."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+
 def plot_geometry(config: Config, path: Path) -> None:
     """Draw `config` into a PNG, SVG or PDF file."""
     import matplotlib
@@ -44,11 +53,11 @@ def plot_geometry(config: Config, path: Path) -> None:
         axes.set(xlim=(0, 133.3), ylim=(0, 75))
         axes.axis("off")
         _title(axes, config)
-        _rollout(axes, config, left=5, bottom=31, width=32, height=26)
+        _rollout(axes, config, Panel(5, 31, 32, 26))
         _arrow(axes, 39, 47, 44, "group rows" if config.minibatch_scheme == "envs" else "permute")
-        _minibatches(axes, config, left=49, bottom=31, width=34, height=26)
+        _minibatches(axes, config, Panel(49, 31, 34, 26))
         _arrow(axes, 85, 93, 44, "optimize")
-        _gradient_steps(axes, config, left=95, bottom=31, width=33, height=26)
+        _gradient_steps(axes, config, Panel(95, 31, 33, 26))
         _ruler(axes, config, left=9, right=124, y=10)
         save_figure(figure, path)
 
@@ -66,13 +75,12 @@ def _title(axes: Axes, config: Config) -> None:
     axes.text(5, 65, story, fontsize=13, color=FAINT, va="center")
 
 
-def _heading(axes: Axes, x: float, top: float, text: str) -> None:
-    axes.text(x, top + 1.6, text, fontsize=13.5, weight="bold", ha="center", va="bottom")
-
-
-def _caption(axes: Axes, x: float, bottom: float, big: str, small: str) -> None:
-    axes.text(x, bottom - 2.6, big, fontsize=13.5, ha="center", va="top", color=ACCENT, weight="bold")
-    axes.text(x, bottom - 5.6, small, fontsize=11, ha="center", va="top", color=FAINT)
+def _label(axes: Axes, panel: Panel, heading: str, big: str, small: str) -> None:
+    """What stands above and below a panel."""
+    x, top = panel.left + panel.width / 2, panel.bottom + panel.height
+    axes.text(x, top + 1.6, heading, fontsize=13.5, weight="bold", ha="center", va="bottom")
+    axes.text(x, panel.bottom - 2.6, big, fontsize=13.5, ha="center", va="top", color=ACCENT, weight="bold")
+    axes.text(x, panel.bottom - 5.6, small, fontsize=11, ha="center", va="top", color=FAINT)
 
 
 def _square(axes: Axes, x: float, y: float, width: float, height: float, color: str) -> None:
@@ -97,7 +105,8 @@ def _color(row: int) -> str:
     return COLORS[row % len(COLORS)]
 
 
-def _rollout(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _rollout(axes: Axes, config: Config, panel: Panel) -> None:
+    left, bottom, width, height = panel
     g, rows = config.geometry, _shown_rows(config)
     cells = min(g.num_steps, SHOWN_STEPS)
     high, wide = height / max(len(rows), 6), width / max(cells, 8)
@@ -116,19 +125,9 @@ def _rollout(axes: Axes, config: Config, left: float, bottom: float, width: floa
         arrowprops={"arrowstyle": "-|>", "color": FAINT, "lw": 1.2},
     )  # fmt: skip
     axes.text(start + wide * cells + 0.4, top - len(rows) * high - 1.2, "time", fontsize=10, color=FAINT, va="center")
-    _heading(
-        axes,
-        left + width / 2,
-        bottom + height,
-        f"{counted(g.num_envs, 'environment')} {TIMES} {counted(g.num_steps, 'step')}",
-    )
-    _caption(
-        axes,
-        left + width / 2,
-        bottom,
-        f"iteration batch  {g.iteration_batch:,}",
-        "samples per rollout, one row per environment",
-    )
+    heading = f"{counted(g.num_envs, 'environment')} {TIMES} {counted(g.num_steps, 'step')}"
+    big, small = f"iteration batch  {g.iteration_batch:,}", "samples per rollout, one row per environment"
+    _label(axes, panel, heading, big, small)
 
 
 def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[str]]:
@@ -141,7 +140,8 @@ def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[s
     return [cells[i * each : (i + 1) * each] for i in range(blocks)]
 
 
-def _minibatches(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _minibatches(axes: Axes, config: Config, panel: Panel) -> None:
+    left, bottom, width, height = panel
     g = config.geometry
     blocks = min(g.num_minibatches, SHOWN_MINIBATCHES)
     columns = min(blocks, 2 if blocks <= 4 else 4)
@@ -159,24 +159,23 @@ def _minibatches(axes: Axes, config: Config, left: float, bottom: float, width: 
     if g.num_minibatches > blocks:
         more = f"and {g.num_minibatches - blocks:,} more"
         axes.text(left + width / 2, bottom + 0.5, more, fontsize=10, color=FAINT, ha="center", va="bottom")
-    word = "minibatch" if g.num_minibatches == 1 else "minibatches"
-    _heading(axes, left + width / 2, bottom + height, f"{g.num_minibatches:,} {word}")
-    _caption(
-        axes, left + width / 2, bottom, f"optimization batch  {g.optimization_batch:,}", "samples per gradient step"
-    )
+    big = f"optimization batch  {g.optimization_batch:,}"
+    _label(axes, panel, counted(g.num_minibatches, "minibatch"), big, "samples per gradient step")
 
 
-def _gradient_steps(axes: Axes, config: Config, left: float, bottom: float, width: float, height: float) -> None:
+def _gradient_steps(axes: Axes, config: Config, panel: Panel) -> None:
     """A dot for each gradient step, a row for each epoch; around them their weights in the proximal average."""
+    left, bottom, width, height = panel
     g = config.geometry
     dots, epochs = min(g.num_minibatches, SHOWN_GRADIENT_STEPS), min(g.update_epochs, SHOWN_EPOCHS)
     wide, high = width / max(dots, 8), height / max(epochs, 4)
     start = left + (width - wide * dots) / 2
     top = bottom + height / 2 + high * epochs / 2
     places = [(start + (k % dots + 0.5) * wide, top - (k // dots + 0.5) * high) for k in range(dots * epochs)]
-    path: dict[str, Any] = {"color": "#cfd8df", "lw": 2, "zorder": 1, "solid_capstyle": "round"}
     for (x0, y0), (x1, y1) in pairwise(places):
-        axes.plot([x0, x1], [y0, y1], **(path if y0 == y1 else path | {"lw": 1.2, "ls": (0, (2, 3))}))
+        (line,) = axes.plot([x0, x1], [y0, y1], color="#cfd8df", lw=2, zorder=1, solid_capstyle="round")
+        if y0 != y1:
+            line.set(linewidth=1.2, linestyle=(0, (2, 3)))
     size = 0.28 * min(wide, high)
     decay = config.hypers.beta_prox if config.proximal_policy == "ewma" else None
     for age, (x, y) in enumerate(reversed(places)):
@@ -186,15 +185,14 @@ def _gradient_steps(axes: Axes, config: Config, left: float, bottom: float, widt
     for (x, y), name in ((places[0], "first"), (places[-1], "last")):
         if len(places) > 1:
             axes.text(x, y - 2.4 * size, name, fontsize=10, ha="center", va="top", color=FAINT)
-    text = f"{counted(g.num_minibatches, 'minibatch')} {TIMES} {counted(g.update_epochs, 'epoch')}"
-    _heading(axes, left + width / 2, bottom + height, text)
     note = f"proximal policy: {config.proximal_policy}"
     if decay is not None:
         note = "halo: weight in the EWMA proximal policy"
     elif config.objective == "policy-gradient":
         note = "no proximal policy"
     fewer = " (some drawn)" if len(places) < g.gradient_steps else ""
-    _caption(axes, left + width / 2, bottom, counted(g.gradient_steps, "gradient step") + fewer, note)
+    heading = f"{counted(g.num_minibatches, 'minibatch')} {TIMES} {counted(g.update_epochs, 'epoch')}"
+    _label(axes, panel, heading, counted(g.gradient_steps, "gradient step") + fewer, note)
 
 
 def _dot(axes: Axes, x: float, y: float, radius: float, color: str, alpha: float = 1.0) -> None:

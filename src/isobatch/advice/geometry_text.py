@@ -17,24 +17,23 @@ SHOWN_MINIBATCHES = 6  # minibatches that are drawn
 def diagram(config: Config) -> str:
     """From environments to gradient steps, the numbers on the right."""
     g = config.geometry
-    steps = g.gradient_steps * config.num_iterations
-    whole_rows = config.minibatch_scheme == "envs"
+    cut = "whole environment rows" if config.minibatch_scheme == "envs" else "random permutation"
+    time = f" T = {counted(g.num_steps, 'step')} "
+    batch = f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
+    minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"
+    epochs = f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")
+    each = f"{rounded(g.env_steps_per_gradient_step, 4)} new samples each"
+    steps = counted(g.gradient_steps * config.num_iterations, "gradient step")
     lines = [
         *_rows(config),
-        _under(
-            f"T = {counted(g.num_steps, 'step')}",
-            f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}",
-        ),
-        _arrow("whole environment rows" if whole_rows else "random permutation"),
-        _side(_boxes(config), f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"),
-        _arrow(f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")),
-        _side(
-            counted(g.gradient_steps, "gradient step") + " per iteration",
-            f"{rounded(g.env_steps_per_gradient_step, 4)} new samples each",
-        ),
+        _side(f"└{time:─^{ROW_CHARACTERS - 4}}┘", batch),
+        _arrow(cut),
+        _side(_boxes(config), minibatches),
+        _arrow(epochs),
+        _side(f"{counted(g.gradient_steps, 'gradient step')} per iteration", each),
         *_phase(config),
         _arrow(f"x {counted(config.num_iterations, 'iteration')}"),
-        _side(f"{counted(steps, 'gradient step')} in all", f"{config.env_steps:,} environment steps"),
+        _side(f"{steps} in all", f"{config.env_steps:,} environment steps"),
         "",
         f"  proximal policy  {_proximal(config)}",
         f"  advantages       {_advantages(config)}",
@@ -69,13 +68,9 @@ def _phase(config: Config) -> list[str]:
         return []
     count = phase * config.aux_minibatches
     size = g.iteration_batch // config.aux_minibatches
-    return [
-        _arrow(f"every {counted(phase, 'iteration')}: phase batch = {g.phase_batch:,}"),
-        _side(
-            f"auxiliary phase: {counted(config.aux_epochs, 'epoch')}",
-            f"of {counted(count, 'minibatch')} of {size:,}",
-        ),
-    ]
+    epochs, minibatches = counted(config.aux_epochs, "epoch"), counted(count, "minibatch")
+    above = _arrow(f"every {counted(phase, 'iteration')}: phase batch = {g.phase_batch:,}")
+    return [above, _side(f"auxiliary phase: {epochs}", f"of {minibatches} of {size:,}")]
 
 
 def _proximal(config: Config) -> str:
@@ -97,10 +92,6 @@ def _advantages(config: Config) -> str:
     length = span(decay)
     word = "iteration" if length == 1 else "iterations"
     return f"normalized over {rounded(length, 4)} {word} = {length * g.iteration_batch:,.0f} samples"
-
-
-def _under(text: str, right: str) -> str:
-    return _side(f"└{f' {text} ':─^{ROW_CHARACTERS - 4}}┘", right)
 
 
 def _arrow(text: str) -> str:

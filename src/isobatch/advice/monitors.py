@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist, fmean
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
+from isobatch.advice.findings import Conflict, Finding, Suggestion, made
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 from isobatch.settings.config import Config
 
-Metrics = Mapping[str, Any]  # name -> a sequence of floats
+if TYPE_CHECKING:
+    import numpy as np
+
+Metrics: TypeAlias = "Mapping[str, Sequence[float] | np.ndarray]"  # by name
 
 CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
 EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
@@ -105,7 +108,7 @@ def advantage_swings(metrics: Metrics, config: Config) -> Finding:
     changes = [Suggestion("adv_norm_decay", decay, new)]
     if config.advantage_norm != "ewma":
         changes.insert(0, Suggestion("advantage_norm", config.advantage_norm, "ewma"))
-    return verdict(name, worst < LARGE_SWING, text, PAPER, *changes)
+    return made(name, PAPER, worst < LARGE_SWING, text, *changes)
 
 
 def swing(values: Sequence[float]) -> float:
@@ -134,7 +137,7 @@ def explained_variance(metrics: Metrics, config: Config) -> Finding:
     )
     lam, weight = config.hypers.gae_lambda, config.hypers.vf_coef
     change = Suggestion("gae_lambda", lam, (1 + lam) / 2) if lam < 1 else Suggestion("vf_coef", weight, 2 * weight)
-    return verdict(name, share >= 0, text, source, change)
+    return made(name, source, share >= 0, text, change)
 
 
 def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
@@ -146,7 +149,7 @@ def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
     text = f"the policy moves by a KL of {kl:.3g} per iteration; above {HIGH_KL:g} is far."
     rate = config.hypers.learning_rate
     change = Suggestion("learning_rate", rate, rate * math.sqrt(TARGET_KL / max(kl, TARGET_KL)))
-    return verdict(name, kl <= HIGH_KL, text, source, change)
+    return made(name, source, kl <= HIGH_KL, text, change)
 
 
 MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteration)

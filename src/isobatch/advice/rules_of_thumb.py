@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isobatch.advice.findings import Conflict, Finding, Suggestion, verdict
+from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
 from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
@@ -45,62 +45,56 @@ class Facts:
     critical_batch: float | None = None
 
 
-def rollout_size(config: Config, facts: Facts) -> Finding:
+def rollout_size(config: Config, facts: Facts) -> Said:
     g = config.geometry
-    text = f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration."
-    return Finding("rollout-size", "note", text, FOLKLORE)
+    return None, f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration."
 
 
-def envs_fill_cores(config: Config, facts: Facts) -> Finding:
-    name, n = "envs-fill-cores", config.num_envs
+def envs_fill_cores(config: Config, facts: Facts) -> Said:
+    n = config.num_envs
     if facts.cores is None:
-        return Finding(name, "note", "as many environments as the processor allows; cores not known.", FOLKLORE)
+        return None, "as many environments as the processor allows; cores not known."
     text = f"{counted(n, 'environment')} on {counted(facts.cores, 'core')}: as many as the processor allows."
-    return verdict(name, n >= facts.cores, text, FOLKLORE, Suggestion("num_envs", n, facts.cores))
+    return n >= facts.cores, text, Suggestion("num_envs", n, facts.cores)
 
 
-def enough_envs(config: Config, facts: Facts) -> Finding:
+def enough_envs(config: Config, facts: Facts) -> Said:
     n, text = config.num_envs, f"{counted(config.num_envs, 'environment')}, at least {FEWEST_ENVS} asked for."
-    return verdict("enough-envs", n >= FEWEST_ENVS, text, GUIDE, Suggestion("num_envs", n, FEWEST_ENVS))
+    return n >= FEWEST_ENVS, text, Suggestion("num_envs", n, FEWEST_ENVS)
 
 
-def envs_for_throughput(config: Config, facts: Facts) -> Finding:
+def envs_for_throughput(config: Config, facts: Facts) -> Said:
     """n_envs ~ B t_env / t_update: collecting B samples then takes as long as one gradient step on them."""
-    name, n, batch = "envs-for-throughput", config.num_envs, config.geometry.optimization_batch
+    n, batch = config.num_envs, config.geometry.optimization_batch
     if not facts.env_seconds or not facts.update_seconds:
-        return Finding(name, "note", "n_envs ~ B t_env / t_update; the two times are not known.", GUIDE)
+        return None, "n_envs ~ B t_env / t_update; the two times are not known."
     ideal = max(1, round(min(batch * facts.env_seconds / facts.update_seconds, LARGEST_INDEX)))
     text = f"n_envs ~ {batch} x {facts.env_seconds:.3g} s / {facts.update_seconds:.3g} s = {ideal}, here {n}."
-    return verdict(name, ideal / 2 <= n <= ideal * 2, text, GUIDE, Suggestion("num_envs", n, ideal))
+    return ideal / 2 <= n <= ideal * 2, text, Suggestion("num_envs", n, ideal)
 
 
-def horizon(config: Config) -> float:
-    """Steps over which generalized advantage estimation looks ahead: 1/(1 - gamma lambda)."""
-    decay = config.hypers.gamma * config.hypers.gae_lambda
-    return 1 / (1 - decay) if decay < 1 else math.inf
-
-
-def credit_horizon(config: Config, facts: Facts) -> Finding:
-    name, t, ahead = "credit-horizon", config.num_steps, horizon(config)
-    if ahead == math.inf:
-        text = "n_steps long enough for credit: gamma and gae_lambda are 1, so episodes should fit into a rollout."
-        return Finding(name, "note", text, FOLKLORE)
+def credit_horizon(config: Config, facts: Facts) -> Said:
+    """Generalized advantage estimation looks 1/(1 - gamma lambda) steps ahead."""
+    t, decay = config.num_steps, config.hypers.gamma * config.hypers.gae_lambda
+    if decay >= 1:
+        both = "gamma and gae_lambda are 1, so episodes should fit into a rollout."
+        return None, f"n_steps long enough for credit: {both}"
+    ahead = 1 / (1 - decay)
     text = f"n_steps {t} against a horizon 1/(1 - gamma lambda) of {rounded(ahead)} steps."
-    return verdict(name, t >= ahead, text, FOLKLORE, Suggestion("num_steps", t, math.ceil(ahead)))
+    return t >= ahead, text, Suggestion("num_steps", t, math.ceil(ahead))
 
 
-def rollout_length(config: Config, facts: Facts) -> Finding:
+def rollout_length(config: Config, facts: Facts) -> Said:
     t, text = config.num_steps, f"n_steps {config.num_steps}, at least {FEWEST_STEPS} to {2 * FEWEST_STEPS} asked for."
-    return verdict("rollout-length", t >= FEWEST_STEPS, text, GUIDE, Suggestion("num_steps", t, FEWEST_STEPS))
+    return t >= FEWEST_STEPS, text, Suggestion("num_steps", t, FEWEST_STEPS)
 
 
-def update_often(config: Config, facts: Facts) -> Finding:
+def update_often(config: Config, facts: Facts) -> Said:
     count = config.num_iterations
     asked = f"at least {FEWEST_ITERATIONS} so that n_steps does not stall updates (our reading)"
-    text = f"{counted(count, 'iteration')}, {asked}."
     steps = max(1, config.total_timesteps // (FEWEST_ITERATIONS * config.num_envs))
     change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
-    return verdict("update-often", count >= FEWEST_ITERATIONS, text, FOLKLORE, change)
+    return count >= FEWEST_ITERATIONS, f"{counted(count, 'iteration')}, {asked}.", change
 
 
 def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
@@ -111,39 +105,38 @@ def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
     return Suggestion("num_minibatches", now, min(within, key=lambda count: abs(math.log(count / now))))
 
 
-def minibatch_count(config: Config, facts: Facts) -> Finding:
-    name, count, (low, high) = "minibatch-count", config.num_minibatches, MINIBATCH_COUNTS
+def minibatch_count(config: Config, facts: Facts) -> Said:
+    count, (low, high) = config.num_minibatches, MINIBATCH_COUNTS
     text = f"num_minibatches {count}: {low} to {high} per rollout are common."
     if config.objective == "policy-gradient":
-        return Finding(name, "note", f"{text} Not for policy-gradient: no ratio corrects for them.", FOLKLORE)
-    return verdict(name, low <= count <= high, text, FOLKLORE, recut(config, low, high))
+        return None, f"{text} Not for policy-gradient: no ratio corrects for them."
+    return low <= count <= high, text, recut(config, low, high)
 
 
-def minibatches_per_epoch(config: Config, facts: Facts) -> Finding:
-    name, count = "minibatches-per-epoch", config.num_minibatches
+def minibatches_per_epoch(config: Config, facts: Facts) -> Said:
+    count = config.num_minibatches
     text = f"num_minibatches {count}: at least 4 to 10 per epoch (8192 samples in 256s make 32)."
     if config.objective == "policy-gradient":
-        return Finding(name, "note", f"{text} Not for policy-gradient.", FOLKLORE)
-    return verdict(name, count >= MINIBATCH_COUNTS[0], text, FOLKLORE, recut(config, low=MINIBATCH_COUNTS[0]))
+        return None, f"{text} Not for policy-gradient."
+    return count >= MINIBATCH_COUNTS[0], text, recut(config, low=MINIBATCH_COUNTS[0])
 
 
-def minibatch_size(config: Config, facts: Facts) -> Finding:
+def minibatch_size(config: Config, facts: Facts) -> Said:
     size, (low, high) = config.geometry.optimization_batch, MINIBATCH_SIZES
     text = f"{size:,} samples per minibatch, {low} to {high} to start with."
     change = recut(config, config.geometry.iteration_batch / high, config.geometry.iteration_batch / low)
-    return verdict("minibatch-size", low <= size <= high, text, FOLKLORE, change)
+    return low <= size <= high, text, change
 
 
-def minibatch_for_actions(config: Config, facts: Facts) -> Finding:
-    name, size = "minibatch-for-actions", config.geometry.optimization_batch
+def minibatch_for_actions(config: Config, facts: Facts) -> Said:
+    size = config.geometry.optimization_batch
     if facts.action_dim is None:
         most = size // SAMPLES_PER_ACTION
-        text = f"minibatch >= {SAMPLES_PER_ACTION} x action dimension: {size:,} samples do for up to {most}."
-        return Finding(name, "note", text, FOLKLORE)
+        return None, f"minibatch >= {SAMPLES_PER_ACTION} x action dimension: {size:,} samples do for up to {most}."
     least = SAMPLES_PER_ACTION * facts.action_dim
     product = f"{SAMPLES_PER_ACTION} x {facts.action_dim} actions = {least}"
     text = f"{size:,} samples per minibatch, at least {product} asked for."
-    return verdict(name, size >= least, text, FOLKLORE, recut(config, high=config.geometry.iteration_batch / least))
+    return size >= least, text, recut(config, high=config.geometry.iteration_batch / least)
 
 
 def envs_per_minibatch(config: Config) -> float:
@@ -153,96 +146,91 @@ def envs_per_minibatch(config: Config) -> float:
     return config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.geometry.optimization_batch)
 
 
-def mixed_minibatch(config: Config, facts: Facts) -> Finding:
+def mixed_minibatch(config: Config, facts: Facts) -> Said:
     n, mixed = config.num_envs, envs_per_minibatch(config)
     text = f"environments with samples in a minibatch: about {rounded(mixed)}, several asked for."
     shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
     change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, FEWEST_ENVS)
-    return verdict("mixed-minibatch", mixed >= 2, text, FOLKLORE, change)
+    return mixed >= 2, text, change
 
 
-def reinforce_batch(config: Config, facts: Facts) -> Finding:
-    name, size = "reinforce-batch", config.geometry.optimization_batch
+def reinforce_batch(config: Config, facts: Facts) -> Said:
+    size = config.geometry.optimization_batch
     text = f"{size:,} samples per update; REINFORCE wants at least {REINFORCE_SAMPLES:,}."
     if config.algo != "reinforce":
-        return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
+        return None, f"{text} Not for {config.algo}."
     more = math.ceil(REINFORCE_SAMPLES * config.num_minibatches / config.num_steps)
-    return verdict(name, size >= REINFORCE_SAMPLES, text, FOLKLORE, Suggestion("num_envs", config.num_envs, more))
+    return size >= REINFORCE_SAMPLES, text, Suggestion("num_envs", config.num_envs, more)
 
 
-def reinforce_baseline(config: Config, facts: Facts) -> Finding:
-    name = "reinforce-baseline"
+def reinforce_baseline(config: Config, facts: Facts) -> Said:
     text = f"REINFORCE wants reward-to-go (always on) and a baseline (here {'on' if config.baseline else 'off'})."
     if config.algo != "reinforce":
-        return Finding(name, "note", f"{text} Not for {config.algo}.", FOLKLORE)
-    return verdict(name, config.baseline, text, FOLKLORE, Suggestion("baseline", False, True))
+        return None, f"{text} Not for {config.algo}."
+    return config.baseline, text, Suggestion("baseline", False, True)
 
 
-def continuous_control(config: Config, facts: Facts) -> Finding:
-    name, size, (low, high) = "continuous-control-batch", config.geometry.iteration_batch, CONTINUOUS_SAMPLES
+def continuous_control(config: Config, facts: Facts) -> Said:
+    size, (low, high) = config.geometry.iteration_batch, CONTINUOUS_SAMPLES
     text = f"{size:,} samples per update; continuous control has {low:,} to {high:,}."
     if facts.continuous is not True:
         why = "Not for discrete actions." if facts.continuous is False else "Kind of actions not known."
-        return Finding(name, "note", f"{text} {why}", FOLKLORE)
+        return None, f"{text} {why}"
     envs = math.ceil(low / config.num_steps) if size < low else max(1, high // config.num_steps)
-    return verdict(name, low <= size <= high, text, FOLKLORE, Suggestion("num_envs", config.num_envs, envs))
+    return low <= size <= high, text, Suggestion("num_envs", config.num_envs, envs)
 
 
-def critical_batch(config: Config, facts: Facts) -> Finding:
+def critical_batch(config: Config, facts: Facts) -> Said:
     """Samples needed grow as 1 + B/B_crit (McCandlish et al. 2018)."""
-    name, size, limit = "critical-batch", config.geometry.optimization_batch, facts.critical_batch
+    size, limit = config.geometry.optimization_batch, facts.critical_batch
     if limit is None:
-        return Finding(name, "note", "the critical batch size was not given; it would outrank the folklore.", MEASURED)
+        return None, "the critical batch size was not given; it would outrank the folklore."
     cost = f"{1 + size / limit:.2f} times the samples needed"
     text = f"optimization batch {size:,}, critical batch {rounded(limit, 4)}: {cost}."
-    change = recut(config, low=2 * config.geometry.iteration_batch / limit)
-    return verdict(name, size <= limit / 2, text, MEASURED, change)
+    return size <= limit / 2, text, recut(config, low=2 * config.geometry.iteration_batch / limit)
 
 
-def one_epoch(config: Config, facts: Facts) -> Finding:
+def one_epoch(config: Config, facts: Facts) -> Said:
     epochs = config.update_epochs
     text = f"update_epochs {epochs}: start with one policy epoch, the easiest way to stay stable."
-    return verdict("one-epoch", epochs == 1, text, PAPER, Suggestion("update_epochs", epochs, 1))
+    return epochs == 1, text, Suggestion("update_epochs", epochs, 1)
 
 
-def learning_rate_first(config: Config, facts: Facts) -> Finding:
-    rate = config.hypers.learning_rate
-    text = f"tune the learning rate (now {rate:g}) before anything else, then rescale it with the batch by formula."
-    return Finding("learning-rate-first", "note", text, PAPER)
+def learning_rate_first(config: Config, facts: Facts) -> Said:
+    now = f"{config.hypers.learning_rate:g}"
+    return None, f"tune the learning rate (now {now}) before anything else, then rescale it with the batch by formula."
 
 
-def evaluate_late(config: Config, facts: Facts) -> Finding:
-    text = "no evaluation before the training return has reached its threshold."
-    return Finding("evaluate-late", "note", text, FOLKLORE)
+def evaluate_late(config: Config, facts: Facts) -> Said:
+    return None, "no evaluation before the training return has reached its threshold."
 
 
-def reproducible(config: Config, facts: Facts) -> Finding:
-    text = "two runs in a row must give identical curves: `isobatch verify` with the same flags checks every bit."
-    return Finding("reproducible", "note", text, FOLKLORE)
+def reproducible(config: Config, facts: Facts) -> Said:
+    return None, "two runs in a row must give identical curves: `isobatch verify` with the same flags checks every bit."
 
 
-CHECKS: tuple[Callable[[Config, Facts], Finding], ...] = (
-    rollout_size,
-    envs_fill_cores,
-    enough_envs,
-    envs_for_throughput,
-    credit_horizon,
-    rollout_length,
-    update_often,
-    minibatch_count,
-    minibatches_per_epoch,
-    minibatch_size,
-    minibatch_for_actions,
-    mixed_minibatch,
-    reinforce_batch,
-    reinforce_baseline,
-    continuous_control,
-    critical_batch,
-    one_epoch,
-    learning_rate_first,
-    evaluate_late,
-    reproducible,
-)
+CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, with the source
+    "rollout-size": (rollout_size, FOLKLORE),
+    "envs-fill-cores": (envs_fill_cores, FOLKLORE),
+    "enough-envs": (enough_envs, GUIDE),
+    "envs-for-throughput": (envs_for_throughput, GUIDE),
+    "credit-horizon": (credit_horizon, FOLKLORE),
+    "rollout-length": (rollout_length, GUIDE),
+    "update-often": (update_often, FOLKLORE),
+    "minibatch-count": (minibatch_count, FOLKLORE),
+    "minibatches-per-epoch": (minibatches_per_epoch, FOLKLORE),
+    "minibatch-size": (minibatch_size, FOLKLORE),
+    "minibatch-for-actions": (minibatch_for_actions, FOLKLORE),
+    "mixed-minibatch": (mixed_minibatch, FOLKLORE),
+    "reinforce-batch": (reinforce_batch, FOLKLORE),
+    "reinforce-baseline": (reinforce_baseline, FOLKLORE),
+    "continuous-control-batch": (continuous_control, FOLKLORE),
+    "critical-batch": (critical_batch, MEASURED),
+    "one-epoch": (one_epoch, PAPER),
+    "learning-rate-first": (learning_rate_first, PAPER),
+    "evaluate-late": (evaluate_late, FOLKLORE),
+    "reproducible": (reproducible, FOLKLORE),
+}
 
 
 def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
@@ -271,5 +259,5 @@ def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
 
 def check(config: Config, facts: Facts) -> tuple[list[Finding], list[Conflict]]:
     """Every rule of thumb, and the contradictions among them."""
-    findings = [rule(config, facts) for rule in CHECKS]
+    findings = [made(name, source, *rule(config, facts)) for name, (rule, source) in CHECKS.items()]
     return findings, conflicts(config, findings)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from isobatch.advice import Advice, advise, known_facts
@@ -21,6 +22,9 @@ from isobatch.cli.flags import Parser, add_config, config_from, given_settings
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import parse_value
+
+if TYPE_CHECKING:
+    from isobatch.training.metrics import Table
 
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
 FACTS = {
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def subject(args: argparse.Namespace) -> tuple[Config, Any]:
+def subject(args: argparse.Namespace) -> tuple[Config, Table | None]:
     """The config that advice is asked about, and its metrics if it was run."""
     if args.run_dir is None:
         return config_from(args, any_env=True), None
@@ -92,7 +96,7 @@ def show(advice: Advice, measured: bool) -> None:
             out.print(console.bullet(f"{conflict.winner} wins over {conflict.loser}: {conflict.why}."))
 
 
-def _table(findings: Iterable[Finding]) -> Any:
+def _table(findings: Iterable[Finding]) -> RichTable:
     order = list(STYLES)
     rows: list[list[str | Text]] = []
     for finding in sorted(findings, key=lambda f: order.index(f.status)):
@@ -104,8 +108,8 @@ def _table(findings: Iterable[Finding]) -> Any:
     return console.text_table(["", "rule", "finding"], rows)
 
 
-def _positive(name: str, kind: type) -> Any:
-    def convert(text: str) -> Any:
+def _positive(name: str, kind: type[float]) -> Callable[[str], float]:
+    def convert(text: str) -> float:
         value = parse_value(name, text, kind)
         if not 0 < value < float("inf"):
             raise UsageError(f"{name}={text} is out of range: use a number above 0.")

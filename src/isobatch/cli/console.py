@@ -6,33 +6,38 @@ import json
 import math
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from isobatch.cli.streams import Remarks, Results
+from isobatch.cli.streams import Remarks, Results, Stream
 from isobatch.formatting import by_magnitude
 from isobatch.formatting import number as fixed
 from isobatch.settings.parsing import plain_json
+
+if TYPE_CHECKING:
+    from isobatch.training.trainer import Progress as TrainingProgress
 
 
 class Output(Console):
     """A console on which text is only text: names that people chose may look like markup."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False, **options)
+    def __init__(self, file: Stream, width: int | None = None) -> None:
+        super().__init__(
+            highlight=False, soft_wrap=True, markup=False, emoji=False, file=cast(IO[str], file), width=width
+        )
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # of which the caller of the command is told; rich would exit
 
 
-out = Output(file=cast(IO[str], Results()), width=None if sys.stdout is not None and sys.stdout.isatty() else 120)
-err = Output(file=cast(IO[str], Remarks()))
+out = Output(Results(), None if sys.stdout is not None and sys.stdout.isatty() else 120)
+err = Output(Remarks())
 
 
 def say(sentence: str) -> None:
@@ -50,7 +55,7 @@ def subject(algo: str, env: str, rest: str = "") -> Text:
     return Text.assemble((algo, "bold"), " on ", (env, "bold"), rest)
 
 
-def print_json(result: dict[str, Any]) -> None:
+def print_json(result: Mapping[str, object]) -> None:
     """Exactly one JSON object on standard output; what is not a number is null."""
     print(json.dumps(plain_json(result), allow_nan=False), file=Results())
 
@@ -88,57 +93,56 @@ def pairs(lines: list[tuple[str, str]]) -> str:
 
 
 @contextmanager
-def training_bar(total: int, quiet: bool) -> Iterator[Any]:
+def training_bar(total: int, quiet: bool) -> Iterator[Callable[[TrainingProgress], None]]:
     """A function for `train(watch=...)`: a bar on a terminal, else a line for each tenth of the run."""
-    if quiet:
-        yield lambda progress: None
-        return
-    newest = math.nan
+    newest, shown = math.nan, 0
 
-    def facts(progress: Any) -> str:
+    def facts(progress: TrainingProgress) -> str:
         nonlocal newest
         newest = newest if math.isnan(progress.episodic_return) else progress.episodic_return
         return f"{progress.env_steps:,} steps  {progress.steps_per_second:,.0f} steps/s  return {number(newest)}"
 
-    if not err.is_terminal:
-        shown = 0
+    def line(progress: TrainingProgress) -> None:
+        nonlocal shown
+        tenth, text = 10 * progress.env_steps // total, facts(progress)
+        if tenth > shown:
+            shown = tenth
+            say(f"{100 * progress.env_steps // total:3d} %  {text}  {progress.seconds_left:.0f} s left")
 
-        def line(progress: Any) -> None:
-            nonlocal shown
-            tenth = 10 * progress.env_steps // total
-            text = facts(progress)
-            if tenth > shown:
-                shown = tenth
-                say(f"{100 * progress.env_steps // total:3d} %  {text}  {progress.seconds_left:.0f} s left")
-
+    if quiet:
+        yield lambda progress: None
+    elif not err.is_terminal:
         yield line
-        return
-    columns = (TextColumn("{task.percentage:3.0f} %"), BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
-        task = bar.add_task("compiling ...", total=total)
-        yield lambda progress: bar.update(task, completed=progress.env_steps, description=facts(progress))
+    else:
+        with _bar("compiling ...", total) as update:
+            yield lambda progress: update(facts(progress), progress.env_steps)
 
 
 @contextmanager
 def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
     """A function of a label and the share that is done: a bar on a terminal, else a line for each label and tenth."""
+    newest, shown = "", 0.0
+
+    def line(label: str, done: float) -> None:
+        nonlocal newest, shown
+        if label != newest or done >= shown + 0.1:
+            newest, shown = label, done
+            say(f"{math.floor(100 * done):3d} %  {label}")
+
     if quiet:
         yield lambda label, done: None
-        return
-    if not err.is_terminal:
-        newest, shown = "", 0.0
-
-        def line(label: str, done: float) -> None:
-            nonlocal newest, shown
-            if label != newest or done >= shown + 0.1:
-                newest, shown = label, done
-                say(f"{math.floor(100 * done):3d} %  {label}")
-
+    elif not err.is_terminal:
         yield line
-        return
+    else:
+        with _bar("starting ...", 1.0) as update:
+            yield update
+
+
+@contextmanager
+def _bar(label: str, total: float) -> Iterator[Callable[[str, float], None]]:
     columns = (TextColumn("{task.percentage:3.0f} %"), BarColumn(), TextColumn("{task.description}"))
     with Progress(*columns, TimeRemainingColumn(), console=err, transient=True) as bar:
-        task = bar.add_task("starting ...", total=1.0)
+        task = bar.add_task(label, total=total)
         yield lambda label, done: bar.update(task, completed=done, description=label)
 
 

@@ -48,22 +48,17 @@ def run(args: argparse.Namespace) -> int:
         outcomes[each.name] = outcome(tables[each.name], config, failed)
     picture = args.out / "batch-size.png"
     dashed = [c.name for c in runs if not c.rescaled]
-    learning_curves(tables, picture, "PPO-EWMA on CartPole-v1 at three batch sizes", dashed=dashed)
+    env = runs[0].config.env
+    learning_curves(tables, picture, f"PPO-EWMA on {env} at three batch sizes", dashed=dashed, env=env)
     if args.json:
         console.print_json({"outcomes": outcomes, "picture": str(picture), "says": conclusion(runs, outcomes)})
         return 0
-    rows = [
-        [
-            c.name,
-            f"{c.config.geometry.iteration_batch:,}",
-            f"{c.config.geometry.optimization_batch:,}",
-            f"{c.config.hypers.learning_rate:.3g}",
-            f"{c.config.hypers.beta_prox:.4f}",
-            f"{c.config.hypers.adv_norm_decay:.4f}",
-            outcomes[c.name],
-        ]
-        for c in runs
-    ]
+    rows = []
+    for each in runs:
+        g, h = each.config.geometry, each.config.hypers
+        sizes = [f"{g.iteration_batch:,}", f"{g.optimization_batch:,}"]
+        numbers = [f"{h.learning_rate:.3g}", f"{h.beta_prox:.4f}", f"{h.adv_norm_decay:.4f}"]
+        rows.append([each.name, *sizes, *numbers, outcomes[each.name]])
     columns = ["run", "iteration", "minibatch", "learning rate", "beta_prox", "adv. decay", "final return"]
     console.out.print(console.table("", columns, rows))
     console.out.print(f"\n{conclusion(runs, outcomes)}\nThe picture: {picture}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
@@ -18,6 +18,7 @@ from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.settings.parsing import SettingsByName
 
 if TYPE_CHECKING:
     from isobatch.laboratory.diagnosis import Diagnosis
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     config, changes = _settings(args, run_dir)
     timeout = given(args, Options).get("env_timeout", Options.env_timeout)
     from isobatch.laboratory.diagnosis import diagnose
-    from isobatch.laboratory.over_training import draw_over_training
+    from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"
     with console.progress_bar(args.quiet) as watch:
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, dict[str, Any]]:
+def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, SettingsByName]:
     """The run's settings, and those of them that the flags change for the measurement."""
     from isobatch.training.run_directory import RunDirectory
 

@@ -32,15 +32,8 @@ def run(args: argparse.Namespace) -> int:
         hint = near_matches(" ".join(args.words), known) or "; `isobatch envs` lists them."
         raise UsageError(f"no environment's id contains {' and '.join(map(repr, args.words))}{hint}")
     if args.json:
-        envs = [
-            {
-                "id": env_id,
-                "observation_shape": facts.obs_shape,
-                "action_space": facts.actions,
-                "max_steps": facts.max_steps,
-            }
-            for env_id, facts in in_jax.items()
-        ]
+        keys = ("observation_shape", "action_space", "max_steps")
+        envs = [{"id": env_id} | dict(zip(keys, facts, strict=True)) for env_id, facts in in_jax.items()]
         console.print_json({"envs": envs, "gymnasium": gymnasium, "envpool": envpool})
         return 0
     rows = [

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, limits
-from isobatch.errors import UsageError
 from isobatch.formatting import counted
+from isobatch.settings.fields import COUNT, COUNT_OR_0
 from isobatch.settings.parsing import parse_value
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from isobatch.policies.evaluation import Played
+    from isobatch.policies.evaluation import Episodes
     from isobatch.training.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
+
+
+class Film(TypedDict):
+    file: str
+    policy_seed: int
+    returns: list[float]
 
 
 def add_flags(parser: Parser) -> None:
@@ -42,10 +49,11 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
     filmed, (timeout, longest) = parse_value("video_episodes", args.video_episodes, int), limits(args)
-    for name, value, least in (("episodes", episodes, 1), ("video_episodes", filmed, 1), ("seed", seed, 0)):
-        if value < least:
-            raise UsageError(f"{name}={value} must be at least {least}.")
+    COUNT.check("episodes", episodes)
+    COUNT.check("video_episodes", filmed)
+    COUNT_OR_0.check("seed", seed)
     from isobatch.policies.evaluation import evaluate, gap, held_out
+    from isobatch.policies.returns import COLUMNS, Evaluation
     from isobatch.training.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
@@ -56,43 +64,32 @@ def run(args: argparse.Namespace) -> int:
         for name, config in configs.items()
     }
     video = film()
+    config, iteration = loaded.config, loaded.iteration
     if args.json:
+        run = {"run_dir": str(args.run_dir), "env": config.env, "algo": config.algo, "iteration": iteration}
         console.print_json(
-            {
-                "run_dir": str(args.run_dir),
-                "env": loaded.config.env,
-                "algo": loaded.config.algo,
-                "iteration": loaded.iteration,
-                "episodes": episodes,
-                "deterministic": not args.sampled,
-                "seeds": loaded.seeds,
-            }
+            run
+            | {"episodes": episodes, "deterministic": not args.sampled, "seeds": loaded.seeds}
             | played[TRAINED].summary()
             | ({"held_out": played[HELD_OUT].summary() | gap(*played.values())} if args.held_out else {})
             | ({"video": video} if video else {})
         )
         return 0
     how = "sampled" if args.sampled else "most likely"
-    title = (
-        f"{loaded.config.algo} on {loaded.config.env}, iteration {loaded.iteration}, {how} actions, "
-        f"{counted(episodes, 'episode')}"
-    )
-    console.out.print(side_by_side(title, loaded, played) if args.held_out else alone(title, loaded, played[TRAINED]))
+    title = f"{config.algo} on {config.env}, iteration {iteration}, {how} actions, {counted(episodes, 'episode')}"
+    if args.held_out:
+        console.out.print(side_by_side(title, loaded, played))
+    else:
+        one = played[TRAINED]
+        rows = Evaluation(one.returns, one.lengths, title, loaded.seeds).rows()
+        console.out.print(console.table(title, COLUMNS, rows))
     if video:
         shown = ", ".join(console.number(value) for value in video["returns"])
         console.out.print(f"\nfilmed: {video['file']} (seed {video['policy_seed']}, return {shown})")
     return 0
 
 
-def alone(title: str, loaded: LoadedRun, played: Played) -> Table:
-    rows = [
-        [str(s), *(console.number(float(v)) for v in (r.mean(), r.std(), r.min(), r.max(), n.mean()))]
-        for s, r, n in zip(loaded.seeds, *played, strict=True)
-    ]
-    return console.table(title, ["seed", "return", "std", "min", "max", "length"], rows)
-
-
-def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Table:
+def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Episodes]) -> Table:
     from isobatch.policies.evaluation import gap
 
     found = gap(*played.values())
@@ -105,7 +102,7 @@ def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Played]) -> Ta
     return console.table(title, ["seed", *columns, "gap", "+-"], rows)
 
 
-def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Any:
+def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, seed: int) -> Callable[[], Film | None]:
     """A function that films and says what; everything that can be wrong is checked before it is called."""
     if args.video is None:
         return lambda: None
@@ -119,7 +116,7 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
     timeout, longest = limits(args)
     scene = open_scene(loaded.config, timeout)
 
-    def film() -> dict[str, Any]:
+    def film() -> Film:
         played = frames(scene, Agent(learned), episodes, not args.sampled, seed, longest)
         try:
             returns = record(args.video, played, loaded.config.env)

@@ -23,8 +23,7 @@ def add_flags(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
     from isobatch.policies.agent import learned_of
-    from isobatch.policies.exports import export
-    from isobatch.policies.file_formats import format_of
+    from isobatch.policies.exports import export, format_of
     from isobatch.training.loading import load_run
 
     format_name = format_of(args.out, args.format)
@@ -34,14 +33,11 @@ def run(args: argparse.Namespace) -> int:
         console.print_json({"file": str(args.out), "format": format_name, "description": description})
         return 0
     for part in ("policy", "value"):
+        layers = description[part]["layers"]
+        shapes = [" x ".join(map(str, layer.get("shape", []))) or "-" for layer in layers]
         rows = [
-            [
-                layer["name"],
-                layer["kind"],
-                " x ".join(map(str, layer.get("shape", []))) or "-",
-                layer.get("activation") or "-",
-            ]
-            for layer in description[part]["layers"]
+            [layer["name"], layer["kind"], shape, layer.get("activation") or "-"]
+            for layer, shape in zip(layers, shapes, strict=True)
         ]
         console.out.print(console.table(part, ["layer", "kind", "weight", "activation"], rows))
         console.out.print()

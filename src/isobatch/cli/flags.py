@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from isobatch.envs.catalog import check_env_id
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, near_matches, unknown_name
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.fields import COUNT, POSITIVE, Field, fields_of
 from isobatch.settings.options import LONGEST_EPISODE, Options
-from isobatch.settings.parsing import JsonMapping, parse_value
-from isobatch.settings.presets import ALGORITHMS, STALE_OBJECTIVES, preset
-from isobatch.settings.published import PUBLISHED
+from isobatch.settings.parsing import JsonMapping, SettingsByName, parse_value
+from isobatch.settings.presets import ALGORITHMS, PUBLISHED, STALE_OBJECTIVES, preset
 
 HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHMS)}."}  # better than at the field
 
@@ -27,9 +26,9 @@ HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHM
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one sentence; help is made by `help`."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, prog: str, description: str | None = None) -> None:
         self.fields: dict[str, tuple[argparse.Action, Field]] = {}  # those of dataclasses, by name
-        super().__init__(**options, allow_abbrev=False, add_help=False)
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=False)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[0].lower()}{message[1:].rstrip('.')}. {self.hint}")
@@ -38,13 +37,13 @@ class Parser(argparse.ArgumentParser):
     def hint(self) -> str:
         return f"`{self.prog} --help-all` lists what there is."
 
-    def show_values(self, values: dict[str, Any]) -> None:
+    def show_values(self, values: SettingsByName) -> None:
         """Say after each field's help text what it is: its default unless another value is given."""
         for name, (action, field) in self.fields.items():
             shown = _shown(values.get(name, field.default))
             action.help = f"{HELP.get(name, field.help)} [{shown}]".replace("%", "%%")
 
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+    def _get_value(self, action: argparse.Action, arg_string: str) -> object:
         """As argparse does it, but a UsageError keeps its sentence: argparse makes its own of every ValueError."""
         if callable(action.type):
             try:
@@ -65,15 +64,15 @@ def add_dataclass(parser: Parser, title: str, owner: type) -> None:
     for name, field in fields_of(owner).items():
         flag = "--" + name.replace("_", "-")
         convert = partial(parse_value, name, kind=field.kind)
-        shared: dict[str, Any] = dict(dest=name, default=argparse.SUPPRESS, type=convert)
+        action = group.add_argument(
+            flag, dest=name, default=argparse.SUPPRESS, type=convert, metavar=_metavar(field.kind)
+        )
         if field.kind is bool:
-            action = group.add_argument(flag, nargs="?", const=True, metavar="BOOL", **shared)
+            action.nargs, action.const = "?", True
             group.add_argument(
                 flag.replace("--", "--no-", 1), dest=name, action="store_const", const=False,
                 default=argparse.SUPPRESS, help=argparse.SUPPRESS,
             )  # fmt: skip
-        else:
-            action = group.add_argument(flag, metavar=_metavar(field.kind), **shared)
         parser.fields[name] = action, field
 
 
@@ -152,9 +151,7 @@ def _merged(settings: dict[str, Any]) -> Config:
         return preset(**settings)
     name = parse_value("preset", settings.pop("preset"), str)
     if name not in PUBLISHED:
-        raise UsageError(
-            f"preset={name!r} is unknown{near_matches(name, PUBLISHED) or '; use ' + ', '.join(PUBLISHED) + '.'}"
-        )
+        raise unknown_name(f"preset={name!r}", name, PUBLISHED)
     if "algo" in settings:
         raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")
     return preset(name, **settings)
@@ -168,7 +165,7 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint}")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A value as one would type it."""
     if isinstance(value, (tuple, list)):
         return ",".join(map(str, value))
@@ -177,9 +174,9 @@ def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _metavar(kind: Any) -> str:
+def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "{" + ",".join(typing.get_args(kind)) + "}"
-    return {int: "N", float: "X", str: "NAME", JsonMapping: "MAPPING"}.get(
-        kind, "NAME" if typing.get_origin(kind) is not tuple else "N,N"
-    )
+    words = {int: "N", float: "X", bool: "BOOL", JsonMapping: "MAPPING"}
+    usual = "N,N" if typing.get_origin(kind) is tuple else "NAME"
+    return next((word for known, word in words.items() if kind is known), usual)

@@ -12,7 +12,7 @@ from isobatch.cli.failures import report
 from isobatch.cli.flags import Parser, check_unknown
 from isobatch.cli.streams import Results, flush_streams, prepare_streams
 from isobatch.cli.trust import add_trust, check_trust
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import unknown_name
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
@@ -62,9 +62,7 @@ def run(words: list[str]) -> int:
         return 0
     name = words[0]
     if name not in COMMANDS:
-        raise UsageError(
-            f"command {name!r} is unknown{near_matches(name, COMMANDS) or '; use ' + ', '.join(COMMANDS) + '.'}"
-        )
+        raise unknown_name(f"command {name!r}", name, COMMANDS)
     # Only the module of this command is loaded: one that merely computes numbers should not wait for JAX.
     command: ModuleType = importlib.import_module(f"isobatch.cli.{name}")
     parser = Parser(prog=f"isobatch {name}", description=command.__doc__)

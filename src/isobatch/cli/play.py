@@ -8,6 +8,7 @@ from pathlib import Path
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, add_policy, limits
 from isobatch.errors import UsageError
+from isobatch.settings.fields import COUNT, COUNT_OR_0
 from isobatch.settings.parsing import parse_value
 
 
@@ -30,16 +31,13 @@ def run(args: argparse.Namespace) -> int:
     policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
     speed, (timeout, longest) = parse_value("speed", args.speed, float), limits(args)
-    if episodes < 1:
-        raise UsageError(f"episodes={episodes} must be at least 1.")
-    if seed < 0:
-        raise UsageError(f"seed={seed} must be at least 0.")
+    COUNT.check("episodes", episodes)
+    COUNT_OR_0.check("seed", seed)
     if not 0 < speed < float("inf"):
         raise UsageError(f"speed={speed:g} is out of range: use a number above 0.")
     from isobatch.policies.agent import Agent, learned_of
     from isobatch.rendering.open_scene import open_scene
-    from isobatch.rendering.playing import watch
-    from isobatch.rendering.scenes import frames
+    from isobatch.rendering.scenes import frames, watch
     from isobatch.rendering.terminal import terminal
     from isobatch.rendering.window import window
     from isobatch.training.loading import load_run

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
@@ -22,8 +23,11 @@ from isobatch.rescaling import Rescaled, rescale
 from isobatch.rescaling.rules import RULES
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 from isobatch.settings.presets import changed_settings
+
+if TYPE_CHECKING:
+    from isobatch.interop import Answer, LibrarySettings
 
 TARGETS = {
     "num_envs": "environments, of all devices together",
@@ -48,7 +52,10 @@ def add_flags(parser: Parser) -> None:
         group.add_argument(flag, dest=f"to_{name}", type=_number(f"to_{name}", int), metavar="N", help=help_text)
     group.add_argument("--factor", type=_number("factor", float), metavar="C", help="divide both batches by this")
     group.add_argument(
-        "--devices", type=_number("devices", int), metavar="N", help="devices before, for --to-devices [1]"
+        "--devices",
+        type=_number("devices", int),
+        metavar="N",
+        help="devices before, for --to-devices [1]",
     )
     group = parser.add_argument_group("how")
     names = ", ".join(RULES)
@@ -111,7 +118,7 @@ def config_before(args: argparse.Namespace) -> Config:
     return RunDirectory.open(args.run_dir).config.replace(**given(args, Config, Hypers))
 
 
-def library_settings_from(args: argparse.Namespace) -> Any:
+def library_settings_from(args: argparse.Namespace) -> LibrarySettings | None:
     """The settings of another library, if some were named; flags override them."""
     named = [name for name in SOURCES if getattr(args, f"from_{name}") is not None]
     if not named:
@@ -140,13 +147,12 @@ def library_settings_from(args: argparse.Namespace) -> Any:
         raise UsageError(f"--from-{name} {source!r}: {error}") from None
 
 
-def answer_in(name: str | None, after: Config, source: Any) -> Any:
+def answer_in(name: str | None, after: Config, source: LibrarySettings | None) -> Answer | None:
     """The answer in the words of a library: the one asked for, or else the one that the settings came from."""
-    if name is None and source is None:
-        return None
     from isobatch import interop
 
-    return interop.answer(after, source, interop.library(name) if name else source.library)
+    library = interop.library(name) if name else source.library if source else None
+    return interop.answer(after, source, library) if library else None
 
 
 def show(result: Rescaled) -> None:
@@ -175,7 +181,7 @@ def show_settings(after: Config, text: str) -> None:
     out.print(f"isobatch train {_flags(changed_settings(after))}")
 
 
-def show_answer(answer: Any) -> None:
+def show_answer(answer: Answer) -> None:
     out, title = console.out, answer.library.title
     out.print(console.heading(title, f": {answer.library.batch_size}"))
     out.print(answer.excerpt.rstrip("\n"))
@@ -211,12 +217,12 @@ def held(result: Rescaled) -> list[str]:
     return same
 
 
-def _library_json(answer: Any) -> dict[str, Any]:
+def _library_json(answer: Answer) -> dict[str, object]:
     names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 
 
-def _flags(settings: dict[str, Any]) -> str:
+def _flags(settings: SettingsByName) -> str:
     words = []
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
@@ -227,14 +233,14 @@ def _flags(settings: dict[str, Any]) -> str:
     return " ".join(words)
 
 
-def _typed(value: Any) -> str:
+def _typed(value: object) -> str:
     """A value as a flag takes it."""
     if isinstance(value, list):
         return ",".join(map(str, value))
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, float):
         return rounded(value, 6 if not 0.999999 < value < 1 else 10)  # a decay is not 1
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
@@ -251,5 +257,5 @@ def critical_batch_from(text: str | None) -> float | None:
     return critical_batch(read_metrics(Path(text)))
 
 
-def _number(name: str, kind: type) -> Any:
+def _number(name: str, kind: type[float]) -> Callable[[str], float]:
     return lambda text: parse_value(name, text, kind)

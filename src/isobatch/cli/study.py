@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "
 def add_flags(parser: Parser) -> None:
     parser.add_argument("action", metavar="list|run|report", help="what to do")
     parser.add_argument("target", nargs="?", metavar="NAME|DIR", help="the study to run, or the directory to report on")
-    parser.add_argument("--scale", default="quick", metavar="{quick,laptop,paper}", help="how large (default quick)")
+    parser.add_argument("--scale", metavar="{quick,laptop,paper}", help="how large (default quick)")
     parser.add_argument("--preset", help=argparse.SUPPRESS)
     parser.add_argument(
         "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
@@ -38,8 +38,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action not in ACTIONS:
-        hint = near_matches(args.action, ACTIONS) or f"; use {', '.join(ACTIONS)}."
-        raise UsageError(f"action {args.action!r} is unknown{hint}")
+        raise unknown_name(f"action {args.action!r}", args.action, ACTIONS)
     if ACTIONS[args.action] and args.target is None:
         raise UsageError(f"`isobatch study {args.action}` needs {ACTIONS[args.action]}.")
     if not ACTIONS[args.action] and args.target is not None:
@@ -80,9 +79,9 @@ def _run(args: argparse.Namespace) -> int:
     from isobatch.studies.claims import study_of
     from isobatch.studies.grid import check_scale, on_environments
 
-    study = study_of(args.target)
-    check_scale(args.scale)
-    name = f"study-{study.name}-{args.scale}"
+    study, scale = study_of(args.target), args.scale or "quick"
+    check_scale(scale)
+    name = f"study-{study.name}-{scale}"
     if args.envs:
         envs = [word.strip() for word in args.envs.split(",")]
         study = on_environments(study, envs)
@@ -92,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
 
     try:
         with console.progress_bar(args.quiet) as watch:
-            run_study(study, args.scale, out, watch)
+            run_study(study, scale, out, watch)
     except KeyboardInterrupt:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130
@@ -102,6 +101,8 @@ def _run(args: argparse.Namespace) -> int:
 def _run_blog_post(args: argparse.Namespace) -> int:
     if args.envs:
         raise UsageError(f"envs={args.envs!r}: {BLOG_POST} has one environment: leave it out.")
+    if args.scale is not None:
+        raise UsageError(f"scale={args.scale!r}: {BLOG_POST} has one size: leave it out.")
     from isobatch.studies.blog_post import reproduce
 
     out = args.out or Path("runs") / BLOG_POST

@@ -6,19 +6,22 @@ import argparse
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.console import Output
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.errors import UsageError
-from isobatch.formatting import rounded
+from isobatch.formatting import setting_text
 from isobatch.settings.accounting import batch_accounting
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import with_stale_objective
 from isobatch.settings.team import AUTO, Team
+
+if TYPE_CHECKING:
+    from isobatch.training.result import Result
 
 
 def add_flags(parser: Parser) -> None:
@@ -147,7 +150,9 @@ def moved(config: Config, before: int, devices: int) -> Config:
         raise UsageError(f"from_devices={before} needs another number of devices to go to: add --devices.")
     result = rescale(config, devices=devices, devices_before=before)
     for change in result.changes:
-        console.say(f"{change.name}: {rounded(change.before, 6)} -> {rounded(change.after, 6)} ({change.rule})")
+        console.say(
+            f"{change.name}: {setting_text(change.before, 6)} -> {setting_text(change.after, 6)} ({change.rule})"
+        )
     for warning in result.warnings:
         console.say(f"caution: {warning}")
     return result.after
@@ -159,7 +164,7 @@ def default_directory(config: Config, seed: int) -> Path:
     return Path("runs") / f"{env}__{config.algo}__{seed}__{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def show(result: Any) -> None:
+def show(result: Result) -> None:
     """The table at the end of a run."""
     from isobatch.training.run_directory import RunDirectory
 
@@ -173,6 +178,7 @@ def show(result: Any) -> None:
         f"\n{result.env_steps:,} steps per seed, {result.steps_per_second:,.0f} steps/s in all, "
         f"{result.compile_seconds:.1f} s to compile."
     )
+    assert result.run_dir is not None  # the command keeps every run
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
         console.out.print(f"Interrupted and kept: isobatch train --resume {words}")

@@ -9,7 +9,8 @@ import sys
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from isobatch.errors import UsageError, first_line, near_matches
 from isobatch.files import replace_file
@@ -107,7 +108,7 @@ def envpool_ids() -> list[str]:
     return ids
 
 
-def import_envpool() -> Any:
+def import_envpool() -> ModuleType:
     if not is_installed():
         raise UsageError(f"backend 'envpool' is not installed: {INSTALL}.")
     try:

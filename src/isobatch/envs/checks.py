@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from isobatch.envs.interface import Environment, Step
+from isobatch.envs.interface import Environment, State, Step
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from isobatch.errors import UsageError, first_line
 
@@ -15,11 +14,12 @@ ATTRIBUTES = ("obs_shape", "obs_dtype", "action_space", "max_steps", "at_time")
 SPACES = (Discrete, MultiDiscrete, MultiBinary, Box)
 
 
-def check_jax_env(name: str, env: Any) -> None:
-    """Trace a reset and a step, and raise a sentence about the first thing that does not fit."""
+def check_jax_env(name: str, env: object) -> Environment:
+    """The environment, after tracing a reset and a step; or a sentence about the first thing that does not fit."""
     for attribute in ATTRIBUTES:
         if not hasattr(env, attribute):
             raise _misfit(name, f"has no {attribute}", "derive it from isobatch.JaxEnvironment")
+    assert isinstance(env, Environment)
     try:
         hash(env)
     except TypeError:
@@ -50,15 +50,16 @@ def check_jax_env(name: str, env: Any) -> None:
         value = getattr(after, field)
         if value.shape != () or not jnp.issubdtype(value.dtype, kind):
             raise _misfit(name, f"gives a {field} {value.dtype}{list(value.shape)}", "it is one number or one bool")
+    return env
 
 
-def _layout(tree: Any) -> list[tuple[str, Any, Any]]:
+def _layout(tree: State) -> list[tuple[str, tuple[int, ...], np.dtype]]:
     """Path, shape and type of every array."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path), leaf.shape, leaf.dtype) for path, leaf in leaves]
 
 
-def _action(env: Environment) -> Any:
+def _action(env: Environment) -> jax.ShapeDtypeStruct:
     match env.action_space:
         case Box(shape):
             return jax.ShapeDtypeStruct(shape, jnp.float32)

@@ -9,10 +9,13 @@ import json
 import os
 import sys
 import warnings
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from isobatch.envs.catalog import import_envpool, missing_library, unknown_env
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
@@ -21,6 +24,7 @@ from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line
 
 NO_LIMIT = 2**31 - 1
+Pool: TypeAlias = Any  # of environments: EnvPool has no types
 
 
 class EnvPoolEnvironment(HostEnvironment):
@@ -37,11 +41,9 @@ class EnvPoolEnvironment(HostEnvironment):
         if env_id not in envpool.list_all_envs():
             raise unknown_env(f"envpool/{env_id}")
 
-        def make() -> Any:
+        with quietly(env_id, self.kwargs):
             spec = envpool.make_spec(env_id, **self.kwargs)
-            return spec, spec.gymnasium_observation_space, spec.gymnasium_action_space
-
-        spec, seen, done = quietly(make, env_id, self.kwargs)
+            seen, done = spec.gymnasium_observation_space, spec.gymnasium_action_space
         self.observations = Observations(env_id, seen)
         self.actions = Actions(env_id, done, settings.rescale_actions)
         self.obs_shape, self.obs_dtype = self.observations.shape, self.observations.dtype
@@ -57,21 +59,16 @@ class EnvPoolEnvironment(HostEnvironment):
 
     def open(self, seeds: list[int]) -> EnvPoolVector:
         # More threads than cores slow light environments down, and two halves step at a time.
-        threads = {"num_threads": max(1, len(os.sched_getaffinity(0)) // 2)} if self._is_light else {}
-
-        def make() -> Any:
-            kwargs = threads | self.kwargs
-            pool = import_envpool().make_gymnasium(self.env_id, num_envs=len(seeds), seed=seeds, **kwargs)
-            return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
-
-        pool, _ = quietly(make, self.env_id, self.kwargs)
+        chosen = self._is_light and "num_threads" not in self.kwargs
+        threads = {"num_threads": max(1, len(os.sched_getaffinity(0)) // 2)} if chosen else {}
+        pool = make_pool(self.env_id, self.kwargs, num_envs=len(seeds), seed=seeds, **threads)
         return EnvPoolVector(pool, self.observations, self.actions, self._is_light and jax.default_backend() == "cpu")
 
 
 class EnvPoolVector:
     """A pool of M environments whose seeds were given when it was made."""
 
-    def __init__(self, pool: Any, observations: Observations, actions: Actions, steps_inside: bool) -> None:
+    def __init__(self, pool: Pool, observations: Observations, actions: Actions, steps_inside: bool) -> None:
         self._pool, self._observations, self._actions = pool, observations, actions
         self._steps_inside = steps_inside
 
@@ -97,7 +94,7 @@ class EnvPoolVector:
             return None
         handle, receive, send, _ = self._pool.xla()
 
-        def received(handle: Any) -> tuple[Any, VectorStep]:
+        def received(handle: Array) -> tuple[Array, VectorStep]:
             handle, (obs, reward, terminated, truncated, _) = receive(handle)
             return handle, VectorStep(obs, reward, terminated, truncated, {})
 
@@ -113,16 +110,24 @@ class EnvPoolVector:
         """Its threads end with the process."""
 
 
-def quietly(make: Any, env_id: str, kwargs: dict[str, Any]) -> Any:
-    """What `make` makes, without EnvPool's warnings, or one sentence about why not."""
+def make_pool(env_id: str, kwargs: Mapping[str, object], **size: object) -> Pool:
+    """Some environments, made quietly."""
+    with quietly(env_id, kwargs):
+        pool: Pool = import_envpool().make_gymnasium(env_id, **size, **kwargs)
+        pool.observation_space  # noqa: B018  # which it makes, and warns about, when it is first asked for
+    return pool
+
+
+@contextmanager
+def quietly(env_id: str, kwargs: Mapping[str, object]) -> Iterator[None]:
+    """Without EnvPool's warnings, and with one sentence about why an environment cannot be made."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return make()
+            yield
     except (ImportError, OSError) as error:
         raise missing_library(error) from None
     except Exception as error:
-        hint = f"; its env_kwargs are {kwargs}" if kwargs else ""
-        raise UsageError(
-            f"env='envpool/{env_id}' cannot be made ({type(error).__name__}: {first_line(error)}){hint}."
-        ) from None
+        hint = f"; its env_kwargs are {dict(kwargs)}" if kwargs else ""
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"env='envpool/{env_id}' cannot be made ({cause}){hint}.") from None

@@ -49,7 +49,7 @@ class Guard(gymnasium.Env):
         space = recipe.observation_space
         self._shape = space.shape if isinstance(space, gymnasium.spaces.Box) else None
 
-    def reset(self, **kwargs: Any) -> Any:
+    def reset(self, **kwargs: Any) -> tuple[Any, dict]:
         self.running[0] = self.place
         call = "make"
         try:
@@ -61,7 +61,7 @@ class Guard(gymnasium.Env):
         self._check(obs)
         return obs, info
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: object) -> tuple:
         self.running[0] = self.place
         try:
             obs, reward, terminated, truncated, info = self._env.step(action)

@@ -48,7 +48,7 @@ class GymnasiumEnvironment(HostEnvironment):
         self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
         closed_in_time(one.close)
 
-    def make(self, **kwargs: Any) -> gymnasium.Env:
+    def make(self, **kwargs: object) -> gymnasium.Env:
         """One environment, or a sentence that says why there is none."""
         try:
             return self.constructor(**(self.kwargs | kwargs))
@@ -69,7 +69,7 @@ class GymnasiumEnvironment(HostEnvironment):
         mode = MODES[self.autoreset]
         try:
             # Not forked: JAX has threads, and a fork of a process with threads may never wake up.
-            vector: Any = (
+            vector: SyncVectorEnv | Workers = (
                 Workers(makers, copy=False, context="forkserver", autoreset_mode=mode)
                 if self.in_processes
                 else SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
@@ -82,7 +82,7 @@ class GymnasiumEnvironment(HostEnvironment):
 class Workers(AsyncVectorEnv):
     """Prints no tracebacks of its workers: what went wrong is said in one sentence."""
 
-    def _raise_if_errors(self, successes: Any) -> None:
+    def _raise_if_errors(self, successes: list[bool] | tuple[bool]) -> None:
         with silent_logger():
             super()._raise_if_errors(successes)
 
@@ -119,7 +119,7 @@ class GymnasiumVector:
         obs, reward, terminated, truncated, info = moved
         return VectorStep(self._observations.convert(obs), reward, terminated, truncated, self._final(info))
 
-    def _final(self, info: dict[str, Any]) -> dict[int, np.ndarray]:
+    def _final(self, info: dict) -> dict[int, np.ndarray]:
         """Of the mode same-step: what the episodes ended with."""
         if "final_obs" not in info:
             return {}

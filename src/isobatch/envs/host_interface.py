@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+from jaxtyping import Array
 
 from isobatch.envs.interface import Environment
 from isobatch.envs.spaces import Space
@@ -30,8 +31,8 @@ class XlaStepper(NamedTuple):
     """How to step M environments from inside a compiled program."""
 
     handle: np.ndarray  # which both functions take and give back, so that one happens after the other
-    send: Callable[[Any, Any], Any]  # handle, actions [M, ...] -> handle
-    receive: Callable[[Any], tuple[Any, VectorStep]]  # handle -> handle, where the actions led
+    send: Callable[[Array, Array], Array]  # handle, actions [M, ...] -> handle
+    receive: Callable[[Array], tuple[Array, VectorStep]]  # handle -> handle, where the actions led
 
 
 class Vector(Protocol):

@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from gymnasium import spaces as gym
+from jaxtyping import Array, PyTree
 
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
 from isobatch.errors import UsageError
 
-Convert = Callable[[Any], np.ndarray]
+A = TypeVar("A", np.ndarray, Array)
+Observation: TypeAlias = PyTree  # an array, a number, or a dictionary or tuple of them
+Convert = Callable[[Observation], np.ndarray]
 
 
 class Observations:
     """From batched observations of a space to one array [M, *shape]."""
 
-    def __init__(self, env_id: str, space: Any) -> None:
+    def __init__(self, env_id: str, space: gym.Space) -> None:
         self.space = space
         self.shape: tuple[int, ...]
         self.dtype = "float32"
@@ -46,16 +49,16 @@ class Observations:
         """Whether it is one array as it comes."""
         return isinstance(self.space, gym.Box)
 
-    def is_single(self, obs: Any) -> bool:
+    def is_single(self, obs: Observation) -> bool:
         """Whether this is one observation, not a batch of them."""
         space = self.space
         while isinstance(space, gym.Dict | gym.Tuple):  # any part of it will tell
             first: Any = next(iter(space.spaces)) if isinstance(space, gym.Dict) else 0
             space, obs = space[first], obs[first]
-        return np.ndim(obs) == len(space.shape)
+        return np.ndim(obs) == len(space.shape or ())
 
 
-def batched(obs: Any) -> Any:
+def batched(obs: Observation) -> Observation:
     """One observation as a batch of one."""
     if isinstance(obs, dict):
         return {key: batched(part) for key, part in obs.items()}
@@ -64,7 +67,7 @@ def batched(obs: Any) -> Any:
     return np.asarray(obs)[None]
 
 
-def _parts(env_id: str, space: Any, whole: Any) -> list[tuple[int, Convert]]:
+def _parts(env_id: str, space: gym.Space, whole: gym.Space) -> list[tuple[int, Convert]]:
     """Size of each part, and how to get it [M, size] from the batched observation."""
     match space:
         case gym.Dict():
@@ -91,7 +94,7 @@ def _parts(env_id: str, space: Any, whole: Any) -> list[tuple[int, Convert]]:
     )
 
 
-def _within(key: Any, flat: Convert) -> Convert:
+def _within(key: str | int, flat: Convert) -> Convert:
     return lambda obs: flat(obs[key])
 
 
@@ -103,9 +106,9 @@ def _one_hot(place: int, size: int, start: int) -> Convert:
 class Actions:
     """The action space, and from actions [M, ...] of a policy to those that the environment takes."""
 
-    def __init__(self, env_id: str, space: Any, rescaled: bool) -> None:
-        self.dtype: Any = space.dtype
-        self.offset: Any = 0
+    def __init__(self, env_id: str, space: gym.Space, rescaled: bool) -> None:
+        self.dtype = space.dtype
+        self.offset: int | np.ndarray = 0
         self.space: Space
         match space:
             case gym.Discrete():
@@ -125,7 +128,7 @@ class Actions:
                 raise refusal(env_id, "actions", space, "Box, Discrete, MultiDiscrete or MultiBinary")
         self._is_shifted = bool(np.any(self.offset))
 
-    def shifted(self, actions: Any) -> Any:
+    def shifted(self, actions: A) -> A:
         """In the numbers of the environment; also of arrays inside a compiled program."""
         return actions + self.offset if self._is_shifted else actions
 
@@ -133,5 +136,5 @@ class Actions:
         return self.shifted(actions).astype(self.dtype, copy=False)
 
 
-def refusal(env_id: str, what: str, space: Any, instead: str) -> UsageError:
+def refusal(env_id: str, what: str, space: gym.Space, instead: str) -> UsageError:
     return UsageError(f"env={env_id!r} has {what} of the kind {space}, which cannot be learned here: {instead} can.")

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from isobatch.envs.spaces import Space
 from isobatch.errors import UsageError
 
-State = Any
+State: TypeAlias = PyTree
 
 
 class Settings(NamedTuple):

@@ -12,11 +12,10 @@ import importlib
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import gymnasium
 
-from isobatch.envs.catalog import GYMNAX, IN_JAX, unknown_env
+from isobatch.envs.catalog import GYMNAX, unknown_env
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
 from isobatch.envs.interface import Environment, Settings
 from isobatch.envs.spaces import Box
@@ -99,14 +98,12 @@ def registered_env(name: str) -> object | None:
     return _GIVEN.get(name)
 
 
-def _checked(name: str, env: Any) -> Environment:
+def _checked(name: str, env: object) -> Environment:
     """An environment written in JAX, after a look at what it does."""
     from isobatch.envs.checks import check_jax_env
     from isobatch.envs.gymnax_backend import GymnaxEnvironment, is_gymnax
 
-    wrapped = GymnaxEnvironment(name, env) if is_gymnax(env) else env
-    check_jax_env(name, wrapped)
-    return wrapped
+    return check_jax_env(name, GymnaxEnvironment(name, env) if is_gymnax(env) else env)
 
 
 def _copies(env: gymnasium.Env) -> Constructor:
@@ -120,11 +117,6 @@ def _copies(env: gymnasium.Env) -> Constructor:
 def is_registered(name: str) -> bool:
     """Whether `register_env` added it."""
     return name in _JAX or name in _CONSTRUCTORS
-
-
-def env_ids() -> list[str]:
-    """Every id of an environment written in JAX."""
-    return [*_JAX, *IN_JAX]
 
 
 def as_played(config: Config) -> Config:
@@ -167,12 +159,7 @@ def jax_env(env_id: str, settings: Settings) -> Environment | None:
         env = GymnaxEnvironment(env_id)
     else:
         return None
-    host_only = {
-        "env_kwargs": settings.kwargs,
-        "vectorization": settings.vectorization,
-        "autoreset": settings.autoreset,
-    }
-    for (name, value), usual in zip(host_only.items(), USUAL, strict=False):
+    for name, value, usual in zip(("env_kwargs", "vectorization", "autoreset"), settings, USUAL, strict=False):
         if value != usual:
             raise UsageError(
                 f"{name}={value!r} is not for {env_id}, which is written in JAX: drop it, or use gymnasium/."

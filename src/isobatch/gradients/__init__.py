@@ -15,40 +15,24 @@ single samples and their inner products in JAX, and `diagnose`, are in `isobatch
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from isobatch.gradients.aggregations import compare
+from isobatch.gradients.bias import mean_squared_error, squared_bias
+from isobatch.gradients.correlation import (
+    across_correlation,
+    cosine_across,
+    cosine_matrix,
+    cosine_pairs,
+    cosine_with_mean,
+    lag_correlation,
+)
+from isobatch.gradients.layout import Layout, gram_of
+from isobatch.gradients.noise import noise_scale, smooth
+from isobatch.gradients.pairs import pair_sums, pair_sums_of
+from isobatch.gradients.subsampling import minibatch_variance, row_variance
+from isobatch.gradients.variance import decompose, decompose_sums, direct_variance
 
-# Loaded on first use: statistics of somebody else's gradients should not wait for JAX.
-_HOMES = {
-    "Layout": "layout",
-    "gram_of": "layout",
-    "pair_sums": "pairs",
-    "pair_sums_of": "pairs",
-    "decompose": "variance",
-    "decompose_sums": "variance",
-    "direct_variance": "variance",
-    "cosine_pairs": "correlation",
-    "cosine_across": "correlation",
-    "cosine_matrix": "correlation",
-    "cosine_with_mean": "correlation",
-    "lag_correlation": "correlation",
-    "across_correlation": "correlation",
-    "squared_bias": "bias",
-    "mean_squared_error": "bias",
-    "noise_scale": "noise",
-    "smooth": "noise",
-    "minibatch_variance": "subsampling",
-    "row_variance": "subsampling",
-    "compare": "aggregations",
-}
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'isobatch.gradients' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"isobatch.gradients.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__all__ = [
+    "Layout", "across_correlation", "compare", "cosine_across", "cosine_matrix", "cosine_pairs", "cosine_with_mean",
+    "decompose", "decompose_sums", "direct_variance", "gram_of", "lag_correlation", "mean_squared_error",
+    "minibatch_variance", "noise_scale", "pair_sums", "pair_sums_of", "row_variance", "smooth", "squared_bias",
+]  # fmt: skip

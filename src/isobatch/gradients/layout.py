@@ -68,16 +68,18 @@ class Layout:
 
     def pairs_at(self, lag: int) -> tuple[np.ndarray, np.ndarray]:
         """All samples i and j of one trajectory with time_j - time_i = lag."""
-        if not 1 <= lag <= self.longest_lag:
-            raise UsageError(
-                f"lag = {lag}: trajectories here have lags from 1 to {self.longest_lag}; choose one of them"
-            )
+        check_lag(lag, self.longest_lag)
         time = self.time - self.time.min()
         key = self.trajectory * (time.max() + lag + 1) + time  # room for the lag: a key never runs into the next one
         order = np.argsort(key)
         place = np.searchsorted(key[order], key + lag).clip(max=len(key) - 1)
         found = np.flatnonzero(key[order][place] == key + lag)
         return found, order[place[found]]
+
+
+def check_lag(lag: int, longest: int) -> None:
+    if not 1 <= lag <= longest:
+        raise UsageError(f"lag = {lag}: trajectories here have lags from 1 to {longest}; choose one of them")
 
 
 def order_within(trajectory: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from isobatch.gradients.layout import square
 from isobatch.gradients.variance import direct
 from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean, ratio
 
-Number = Any  # a float or an array
+Number = Any  # a float, or an array of any framework
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class NoiseScale:
     critical_batch: Estimate
 
 
-def two_batch_sizes(small_squared_norm: Number, big_squared_norm: Number, small: float, big: float) -> tuple[Any, Any]:
+def two_batch_sizes(
+    small_squared_norm: Number, big_squared_norm: Number, small: float, big: float
+) -> tuple[Number, Number]:
     """|G|^2 = (b |G_b|^2 - s |G_s|^2)/(b - s) and S = (|G_s|^2 - |G_b|^2)/(1/s - 1/b) for batches of s < b samples.
 
     Both are unbiased; average each over time before taking their ratio. Numbers or arrays, of any framework.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError
-from isobatch.gradients.layout import Layout, mean_gram, project, square
+from isobatch.gradients.layout import Layout, check_lag, mean_gram, project, square
 from isobatch.statistics.bootstrap import Statistic, pair_mean, triple_mean, unit_mean
 
 INDIVIDUAL, WITHIN, ACROSS = slice(0, 1), slice(1, -1), slice(-1, None)
@@ -42,10 +42,7 @@ class PairSums:
         return len(self.products) - 2
 
     def at_lag(self, lag: int) -> slice:
-        if not 1 <= lag <= self.longest_lag:
-            raise UsageError(
-                f"lag = {lag}: trajectories here have lags from 1 to {self.longest_lag}; choose one of them"
-            )
+        check_lag(lag, self.longest_lag)
         return slice(lag, lag + 1)
 
     def centered(self, category: slice, power: int = 2) -> Statistic:

@@ -13,35 +13,31 @@ Statistics of gradients, from these or from any framework: `isobatch.gradients`.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from isobatch.laboratory.diagnosis import Diagnosis as Diagnosis
-    from isobatch.laboratory.diagnosis import diagnose as diagnose
-    from isobatch.laboratory.inner_products import compiled_gram as compiled_gram
-    from isobatch.laboratory.inner_products import gram as gram
-    from isobatch.laboratory.objectives import full as full
-    from isobatch.laboratory.objectives import vanilla as vanilla
+    # isort: off
+    from isobatch.laboratory.diagnosis import Diagnosis as Diagnosis, diagnose as diagnose
+    from isobatch.laboratory.inner_products import compiled_gram as compiled_gram, gram as gram
     from isobatch.laboratory.options import LabOptions as LabOptions
+    from isobatch.laboratory.per_sample import full as full, vanilla as vanilla
     from isobatch.laboratory.per_sample import per_sample_gradients as per_sample_gradients
     from isobatch.laboratory.projection import projected_gram as projected_gram
+    # isort: on
 
 # Loaded on first use: flags need the options, which do not wait for JAX.
-_HOMES = {
-    "Diagnosis": "diagnosis",
-    "LabOptions": "options",
-    "compiled_gram": "inner_products",
-    "diagnose": "diagnosis",
-    "full": "objectives",
-    "gram": "inner_products",
-    "per_sample_gradients": "per_sample",
-    "projected_gram": "projection",
-    "vanilla": "objectives",
+_NAMES = {
+    "diagnosis": "Diagnosis diagnose",
+    "inner_products": "compiled_gram gram",
+    "options": "LabOptions",
+    "per_sample": "full per_sample_gradients vanilla",
+    "projection": "projected_gram",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'isobatch.laboratory' has no attribute {name!r}")
     return getattr(importlib.import_module(f"isobatch.laboratory.{_HOMES[name]}"), name)

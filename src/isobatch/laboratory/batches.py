@@ -11,10 +11,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from isobatch.laboratory.chains import Chains
-from isobatch.laboratory.objectives import vanilla
-from isobatch.laboratory.per_sample import mean_gradient
-from isobatch.laboratory.source import Source, draws
-from isobatch.laboratory.timing import median_seconds
+from isobatch.laboratory.per_sample import mean_gradient, vanilla
+from isobatch.laboratory.source import Source, draws, median_seconds
 from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.networks.actor_critic import Policy
 from isobatch.rollouts.segment import Segment

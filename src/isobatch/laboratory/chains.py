@@ -94,15 +94,8 @@ def true_advantages(config: Config, chains: Chains) -> Float[Array, "L C"]:
     segment = chains.segment
     value = segment.value if config.baseline else jnp.zeros_like(segment.value)
     # At lambda 1 the values between cuts cancel.
-    return gae(
-        segment.reward,
-        value,
-        chains.true_next_value,
-        segment.terminated,
-        segment.truncated,
-        config.hypers.gamma,
-        1.0,
-    )
+    ends = segment.terminated, segment.truncated
+    return gae(segment.reward, value, chains.true_next_value, *ends, config.hypers.gamma, 1.0)
 
 
 def next_in_row(config: Config, value: Float[Array, "L C"]) -> Float[Array, "L C"]:

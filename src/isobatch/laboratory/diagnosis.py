@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,7 @@ from isobatch.formatting import html_list, html_table
 from isobatch.laboratory.host_source import HostSource
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.results import to_json
-from isobatch.laboratory.section_files import key_of, load, store
+from isobatch.laboratory.results import key_of, load, store, to_json
 from isobatch.laboratory.sections import section_class
 from isobatch.laboratory.sections.section import Section, TextTable
 from isobatch.laboratory.subject import NotMeasurableError, Subject
@@ -76,7 +75,7 @@ class Diagnosis:
             section.draw(paths[-1], f"{self.title}, {self.env_steps:,} steps")
         return paths
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """{iteration, env_steps, section: {...}, ..., sentences}: estimates as {value, low, high}, see `results`."""
         measured = {name: to_json(section) for name, section in self.sections.items()}
         return {"iteration": self.iteration, "env_steps": self.env_steps, **measured, "sentences": self.sentences()}
@@ -88,7 +87,7 @@ def diagnose(
     checkpoints: str = "newest",
     policy_seed: int | None = None,
     out: str | Path | None = None,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, object] = MappingProxyType({}),
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
@@ -126,34 +125,31 @@ def diagnose(
     run_dir = Path(run_dir)
     out = run_dir / "diagnosis" if out is None else Path(out)
     wanted = checkpoint_numbers(run_dir, checkpoints)
-    diagnoses = []
+    diagnoses, parts = [], len(options.chosen) * len(wanted)
     name, reached = "", 0.0
 
-    def note(done: float) -> None:
+    def note(before: int, done: float) -> None:
         nonlocal reached
-        reached = done
-        watch(name, done)
+        reached = (before + done) / parts
+        watch(name, reached)
 
     def tell(detail: str) -> None:
         watch(f"{name}, {detail}", reached)
-
-    def note_part(before: float, done: float) -> None:
-        note(before + done / len(options.chosen) / len(wanted))
 
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
         subject = subject_of(loaded, options, policy_seed, changes, env_timeout, tell)
         sections: dict[str, Section] = {}
         for place, section in enumerate(options.chosen):
-            before = (i + place / len(options.chosen)) / len(wanted)
+            before = i * len(options.chosen) + place
             name = f"iteration {loaded.iteration}: {section}"
-            note(before)
+            note(before, 0.0)
             path = out / f"{loaded.iteration:09d}-{section}.json"
             key, kind = key_of(subject, loaded.iteration, section), section_class(section)
             result = load(path, key, kind)
             if result is None:
                 try:
-                    measured = kind.measure(subject, partial(note_part, before))
+                    measured = kind.measure(subject, partial(note, before))
                 except NotMeasurableError as error:
                     if options.sections != "all":
                         raise
@@ -172,7 +168,7 @@ def subject_of(
     loaded: LoadedRun,
     options: LabOptions,
     policy_seed: int | None = None,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, object] = MappingProxyType({}),
     env_timeout: float = Options.env_timeout,
     tell: Say = lambda detail: None,
 ) -> Subject:
@@ -188,9 +184,6 @@ def subject_of(
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes, num_shards=1)  # a gradient is that of all environments
-    source = (
-        HostSource(config, env, state, env_timeout, tell)
-        if isinstance(env, HostEnvironment)
-        else JaxSource(config, env, state)
-    )
-    return Subject(config, source, state, options)
+    if isinstance(env, HostEnvironment):
+        return Subject(config, HostSource(config, env, state, env_timeout, tell), state, options)
+    return Subject(config, JaxSource(config, env, state), state, options)

@@ -11,18 +11,17 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
-from isobatch.laboratory.columns import Columns
-from isobatch.laboratory.source import Draw
-from isobatch.laboratory.timing import median_seconds
+from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.rollouts.player import PolicyPlayer
@@ -30,6 +29,8 @@ from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import seen_dtype
 from isobatch.settings.config import Config
 
+T = TypeVar("T")
+AFTERWARDS = ("reward", "terminated", "truncated", "next_value")
 LONGEST_WAIT = 1000  # steps after a reset, at most, that stand for the time limit: some games have limits of hours
 ROWS = 64  # that environments are run for between two looks at what is still missing
 SIDE_BY_SIDE = 128  # environments that run at a time
@@ -96,7 +97,8 @@ class HostSource:
             columns = self._record(passed, num_steps, num_steps, num_steps, drawn.key[begin])
             segment = self._as_learned(columns.segment)
             for one in range(len(passed) // num_envs):
-                yield _columns_of(segment, slice(one * num_envs, (one + 1) * num_envs))
+                which = slice(one * num_envs, (one + 1) * num_envs)
+                yield jax.tree.map(lambda leaf, which=which: leaf[:, which], segment)
 
     def episodes(self, count: int, horizon: int, seed: int) -> Segment:
         columns = self._record(np.zeros(count, int), horizon, horizon, 0, jax.random.key(seed))
@@ -130,17 +132,9 @@ class HostSource:
         return columns
 
     def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> PolicyPlayer:
-        state, config = self.state, self.config
-        return PolicyPlayer(
-            self.env,
-            config.env,
-            state.networks,
-            state.obs_moments,
-            config.hypers.obs_clip,
-            (steps, num_envs),
-            key,
-            self.env_timeout,
-        )
+        clip, size = self.config.hypers.obs_clip, (steps, num_envs)
+        networks, moments = self.state.networks, self.state.obs_moments
+        return PolicyPlayer(self.env, self.config.env, networks, moments, clip, size, key, self.env_timeout)
 
     def _as_learned(self, segment: Segment) -> Segment:
         return replaced(segment, reward=scaled(self.config, self.state, segment.reward))
@@ -161,6 +155,60 @@ class HostSource:
         return jax.lax.scan(earlier, value[-1], steps, reverse=True)[0]
 
 
-def _columns_of(segment: Segment, which: slice) -> Segment:
-    one: Segment = jax.tree.map(lambda leaf: leaf[:, which], segment)
-    return one
+class Columns:
+    """`kept` steps of each environment, and what returns need of the steps after them, up to `most` in all.
+
+    Environments run side by side; where some reset in a step of their own, their rows fall out of step. Here each is a
+    column of real steps from a time of its own on, one after another, without the rows that are no steps.
+
+    An environment is not needed any longer when it has as many, or when an episode has ended at step `least` or later.
+    """
+
+    def __init__(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int) -> None:
+        self.passed, self.kept, self.most, self.least = passed, kept, most, least
+        self.count: np.ndarray = np.zeros(len(passed), int)
+        self._ended: np.ndarray = np.zeros(len(passed), bool)
+        self._segment: Segment | None = None  # made when the shapes are known
+        self._after: tuple[np.ndarray, ...] = ()
+
+    def store(self, first: int, segment: Segment, part: slice) -> None:
+        """Rows `first`, `first` + 1, ... of the environments `part`."""
+        segment = jax.tree.map(np.asarray, segment)
+        if self._segment is None:
+            self._segment = self._room(replaced(segment, valid=None), self.kept)
+            self._after = self._room(tuple(getattr(segment, name) for name in AFTERWARDS), self.most)
+        real = np.ones(segment.reward.shape, bool) if segment.valid is None else segment.valid
+        time = first + np.arange(len(real))[:, None]
+        real = real & (time >= self.passed[part])
+        place = self.count[part] + np.cumsum(real, axis=0) - 1  # of each real row in its column
+        done = segment.terminated | segment.truncated
+        self._write(self._segment, replaced(segment, valid=None), real & (place < self.kept), place, part)
+        after = tuple(getattr(segment, name) for name in AFTERWARDS)
+        self._write(self._after, after, real & (place < self.most), place, part)
+        self._ended[part] |= (real & done & (place >= self.least)).any(axis=0)
+        self.count[part] += real.sum(axis=0)
+
+    def missing(self, part: slice) -> Bool[np.ndarray, " N"]:
+        """Which of the environments `part` are still needed."""
+        return ~(self._ended[part] | (self.count[part] >= self.most))
+
+    @property
+    def segment(self) -> Segment:
+        """[L, C]: the steps that are kept, up to the last one that any environment has."""
+        longest = min(int(self.count.max()), self.kept)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[:longest]), self._segment)
+
+    @property
+    def after(self) -> tuple[np.ndarray, ...]:
+        """AFTERWARDS [most - kept, C]: of the steps after those that are kept."""
+        return tuple(leaf[self.kept :] for leaf in self._after)
+
+    def _room(self, tree: T, rows: int) -> T:
+        return jax.tree.map(lambda leaf: np.zeros((rows, len(self.passed), *leaf.shape[2:]), leaf.dtype), tree)
+
+    def _write(
+        self, room: PyTree, tree: PyTree, which: Bool[np.ndarray, "T N"], place: Int[np.ndarray, "T N"], part: slice
+    ) -> None:
+        rows, columns = np.nonzero(which)
+        for into, leaf in zip(jax.tree.leaves(room), jax.tree.leaves(tree), strict=True):
+            into[place[rows, columns], part.start + columns] = leaf[rows, columns]

@@ -23,7 +23,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from isobatch.errors import UsageError
-from isobatch.laboratory.layers import Losses, Tap, is_layer, num_samples, rows_and_deltas, tap_shapes
+from isobatch.laboratory.layers import Losses, Tap, in_pieces, is_layer, num_samples, rows_and_deltas, tap_shapes
 from isobatch.training.memory import SHARE, available_bytes, in_words
 
 MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
@@ -149,18 +149,11 @@ def _add_group(
     losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: PyTree, samples: PyTree
 ) -> Array:
     """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
-    pieces = -(-len(total) // made.microbatch)
-    padding = pieces * made.microbatch - num_samples(samples)
-
-    def cut(leaf: Array) -> Array:
-        filled = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)])
-        return filled.reshape(pieces, made.microbatch, *leaf.shape[1:])
-
-    kept = jax.lax.map(partial(_keep, losses, made, group, network), jax.tree.map(cut, samples))
+    pieces = in_pieces(samples, -(-len(total) // made.microbatch), made.microbatch)
+    kept = jax.lax.map(partial(_keep, losses, made, group, network), pieces)
     for numbers in kept.values():
-        total = _add_products(
-            total, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), numbers), num_samples(samples)
-        )
+        whole = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), numbers)
+        total = _add_products(total, whole, num_samples(samples))
     return total
 
 

@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.interface import Environment, State
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
-from isobatch.laboratory.source import Draw
-from isobatch.laboratory.timing import median_seconds
+from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.jax_rollout import run_policy, start_envs, where_envs
 from isobatch.rollouts.segment import EnvCarry, Segment, clip_to_bounds, preprocessor, to_segment

@@ -24,8 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isobatch.laboratory.chains import Chains, true_advantages, window_advantages
-from isobatch.laboratory.objectives import vanilla
-from isobatch.laboratory.per_sample import at_once, mean_gradient
+from isobatch.laboratory.per_sample import at_once, mean_gradient, vanilla
 from isobatch.networks.actor_critic import Policy
 from isobatch.settings.config import Config
 from isobatch.statistics.bootstrap import pair_mean, ratio, resample, unit_mean
@@ -45,12 +44,9 @@ class ChainProducts:
 
 
 def measure(
-    config: Config,
-    policy: Policy,
-    chains: Chains,
-    variants: list[Variant],
+    config: Config, policy: Policy, chains: Chains, variants: list[Variant],
     watch: Callable[[float], None] = lambda done: None,
-) -> tuple[dict[Variant, ChainProducts], np.ndarray]:
+) -> tuple[dict[Variant, ChainProducts], np.ndarray]:  # fmt: skip
     """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
     obs, action = chains.segment.obs, chains.segment.action
     together = reset_together(chains)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -113,7 +112,7 @@ def _leads(tap: Tap) -> bool:
     return all(leaf.ndim >= 2 and leaf.shape[0] == MADE_UP for leaf in (tap.x, tap.delta))
 
 
-def _of_count(count: int, leaf: Any) -> jax.ShapeDtypeStruct:
+def _of_count(count: int, leaf: Array | jax.core.ShapedArray | jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((count, *leaf.shape[1:]), leaf.dtype)
 
 
@@ -131,3 +130,13 @@ def rows_and_deltas(losses: Losses, network: PyTree, samples: PyTree, shapes: di
 
 def num_samples(samples: PyTree) -> int:
     return int(jax.tree.leaves(samples)[0].shape[0])
+
+
+def in_pieces(samples: PyTree, pieces: int, size: int) -> PyTree:
+    """Samples [n, ...] as [pieces, size, ...]; where there are fewer, the last one fills the room."""
+
+    def cut(leaf: Array) -> Array:
+        filled = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], pieces * size - len(leaf), axis=0)])
+        return filled.reshape(pieces, size, *leaf.shape[1:])
+
+    return jax.tree.map(cut, samples)

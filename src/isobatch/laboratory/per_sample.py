@@ -1,4 +1,4 @@
-"""Per-sample gradients, one row each, for any network.
+"""Per-sample gradients, one row each, for any network; and the losses of a policy that the laboratory takes them of.
 
 Convention: the gradient of a sample is that of its own loss, unscaled, so that the mean over a batch is the gradient of
 the batch's mean loss.
@@ -13,10 +13,29 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
-from isobatch.laboratory.layers import Losses, num_samples
+from isobatch.laboratory.layers import Losses, in_pieces, num_samples
+from isobatch.learning.losses import policy_gradient
+from isobatch.learning.policy_phase import Batch, policy_loss
+from isobatch.networks.actor_critic import Policy
+from isobatch.settings.config import Config, Hypers
 
 MOST_SAMPLES = 8192  # that are differentiated at the same time: what a network keeps of each of them takes memory
 MOST_NUMBERS = 2**21  # in them: a convolution keeps some hundred times as many as there are in its image
+
+
+def vanilla(policy: Policy, samples: tuple[Array, Array, Array]) -> Float[Array, " n"]:
+    """-A log pi(a|s) of observations, actions and advantages: its gradients g_i are those of the policy gradient."""
+    obs, action, advantage = samples
+    return policy_gradient(policy(obs).log_prob(action), advantage)
+
+
+def full(config: Config, hypers: Hypers, averaged: Policy | None = None) -> Losses:
+    """The objective of a run at any policy: ratios, clipping or KL penalty, around the proximal policy of its batch."""
+
+    def of(policy: Policy, batch: Batch) -> Float[Array, " n"]:
+        return policy_loss(config, batch, policy(batch.obs), averaged, hypers)[0]
+
+    return of
 
 
 def per_sample_gradients(
@@ -44,20 +63,12 @@ def mean_gradient(losses: Losses, network: PyTree, samples: PyTree) -> Float[Arr
     if pieces == 1:
         return ravel_pytree(jax.grad(lambda net: jnp.mean(losses(net, samples)))(network))[0]
     size = -(-count // pieces)
-    padding = pieces * size - count
-
-    def cut(leaf: Array) -> Array:
-        filled = jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)])
-        return filled.reshape(pieces, size, *leaf.shape[1:])
-
-    weight = jnp.concatenate([jnp.full(count, 1 / count), jnp.zeros(padding)]).reshape(pieces, size)
+    weight = jnp.where(jnp.arange(pieces * size) < count, 1 / count, 0.0).reshape(pieces, size)
 
     def add(total: Array, piece: tuple[PyTree, Array]) -> tuple[Array, None]:
-        return total + _gradient(losses, network, *piece), None
+        part, weight = piece
+        gradient = jax.grad(lambda net: jnp.sum(weight * losses(net, part)))(network)
+        return total + ravel_pytree(gradient)[0], None
 
     nothing = jnp.zeros(sum(leaf.size for leaf in jax.tree.leaves(network)))
-    return jax.lax.scan(add, nothing, (jax.tree.map(cut, samples), weight))[0]
-
-
-def _gradient(losses: Losses, network: PyTree, samples: PyTree, weight: Float[Array, " n"]) -> Float[Array, " P"]:
-    return ravel_pytree(jax.grad(lambda net: jnp.sum(weight * losses(net, samples)))(network))[0]
+    return jax.lax.scan(add, nothing, (in_pieces(samples, pieces, size), weight))[0]

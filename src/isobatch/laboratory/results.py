@@ -1,4 +1,4 @@
-"""Results of measurements as JSON, and back: one rule for all sections.
+"""Results of measurements as JSON, and back: one rule for all sections. One file each, written when it is complete.
 
 A result is a frozen dataclass of numbers, texts, estimates, tuples, mappings and further dataclasses. In JSON a field
 whose value is its default None is left out, and a number that is not finite is null. Read back, null is nan, not known;
@@ -9,18 +9,28 @@ before and after, because `diagnosis` passes on only what was read back.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import types
 import typing
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
-from isobatch.settings.parsing import plain_json
+import jax
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.files import replace_file
+from isobatch.laboratory.subject import Subject
+from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
+FORMAT = 9  # of the files; what another version measured is measured again
 R = TypeVar("R")
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> object:
     """A dataclass as a mapping, and so on down to plain numbers."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shown = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -32,27 +42,66 @@ def to_json(value: Any) -> Any:
     return plain_json(value)
 
 
-def from_json(kind: type[R], value: Any) -> R:
+def from_json(kind: type[R], value: object) -> R:
     """The inverse of `to_json` for a type with annotated fields."""
-    made: R = _read(kind, value)
+    made = _read(kind, value)
+    assert isinstance(made, kind)
     return made
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _read(kind: object, value: object) -> object:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:  # something or None
         return None if value is None else _read(inner[0], value)
-    if origin is tuple:
+    if isinstance(value, list):
         kinds = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         return tuple(_read(each, part) for each, part in zip(kinds, value, strict=True))
-    if origin is dict:
+    if isinstance(value, dict) and origin is dict:
         return {inner[0](key): _read(inner[1], each) for key, each in value.items()}
-    if kind is Estimate:
-        middle, low, high = (_read(float, value[name]) for name in ("value", "low", "high"))
+    if isinstance(value, dict) and kind is Estimate:
+        middle, low, high = (_number(value[name]) for name in ("value", "low", "high"))
         return Estimate(middle, low, math.inf if math.isnan(high) and not math.isnan(low) else high)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if isinstance(value, dict) and isinstance(kind, type):
         hints = typing.get_type_hints(kind)
         return kind(**{name: _read(hints[name], each) for name, each in value.items()})
-    if kind is float:
-        return math.nan if value is None else float(value)
-    return value
+    return _number(value) if kind is float else value
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def key_of(subject: Subject, iteration: int, section: str) -> SettingsByName:
+    """All that the numbers of a section depend on."""
+    options = dataclasses.asdict(subject.options)
+    options.pop("sections")
+    settings = subject.config.to_dict() | {"iteration": iteration, "weights": fingerprint(subject)}
+    return {"format": FORMAT, "section": section, "settings": settings, "options": plain_json(options)}
+
+
+def fingerprint(subject: Subject) -> str:
+    """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
+    leaves = jax.tree.leaves(subject.state.networks)
+    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
+
+
+def load(path: Path, key: SettingsByName, kind: type[R]) -> R | None:
+    """What a file holds, if it was measured with the same settings."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    return from_json(kind, content["result"]) if content.get("key") == key else None
+
+
+def store(path: Path, key: SettingsByName, result: R) -> R:
+    """Write a result, and return it as it will be read."""
+    content = to_json(result)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps({"key": key, "result": content}, indent=1) + "\n")
+    except OSError as error:
+        raise UsageError(
+            f"out={str(path.parent)!r} cannot be written ({error.strerror}): name another place."
+        ) from None
+    return from_json(type(result), content)

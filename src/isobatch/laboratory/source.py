@@ -5,15 +5,20 @@ Sections and statistics ask a source for chains, batches and episodes, and do no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key
 
 from isobatch.laboratory.chains import Chains
 from isobatch.rollouts.segment import Segment
+
+TIMED = 7  # repetitions, of which the median counts
+PATIENCE = 2.0  # seconds after which there are no more of them
 
 
 class Draw(NamedTuple):
@@ -77,3 +82,14 @@ class Source(Protocol):
     def seconds(self, num_envs: int, num_steps: int) -> float:
         """Wall-clock time of collecting one batch, once everything is compiled."""
         ...
+
+
+def median_seconds(call: Callable[[], object]) -> float:
+    """Of a call that is made once before, to be compiled."""
+    jax.block_until_ready(call())
+    taken: list[float] = []
+    while len(taken) < TIMED and sum(taken) < PATIENCE:
+        begin = time.perf_counter()
+        jax.block_until_ready(call())
+        taken.append(time.perf_counter() - begin)
+    return float(np.median(taken))

@@ -14,8 +14,8 @@ from isobatch.laboratory.batches import batch_products, samples_of
 from isobatch.laboratory.chains import Chains, chain_bytes, num_groups
 from isobatch.laboratory.inner_products import check_memory, compiled_gram
 from isobatch.laboratory.landscape import weights_of
-from isobatch.laboratory.objectives import vanilla
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
+from isobatch.laboratory.per_sample import vanilla
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState
 from isobatch.networks.actor_critic import Policy, require_standard

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key, UInt32
+from jaxtyping import Array, Key, PyTree, UInt32
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
@@ -44,28 +45,41 @@ class StackedPolicies(NamedTuple):
     obs_moments: Moments | None
 
 
-class Played(NamedTuple):
-    """Episodes of all seeds, [seeds, episodes]."""
+# Time, state of the environments, observations, returns, lengths, and which episodes are over.
+Playing = tuple[Array, PyTree, Array, Array, Array, Array]
 
-    returns: np.ndarray
-    lengths: np.ndarray
+
+@dataclass(frozen=True)
+class Episodes:
+    """Whole episodes of the policies of S seeds."""
+
+    returns: np.ndarray  # [S, episodes]
+    lengths: np.ndarray  # [S, episodes]
+
+    @property
+    def return_mean(self) -> np.ndarray:
+        """[S]"""
+        return self.returns.mean(axis=1)
+
+    @property
+    def return_std(self) -> np.ndarray:
+        """[S], over episodes."""
+        return self.returns.std(axis=1)
+
+    @property
+    def length_mean(self) -> np.ndarray:
+        """[S]"""
+        return self.lengths.mean(axis=1)
 
     def summary(self) -> dict[str, np.ndarray]:
         """One number a seed."""
-        return {
-            "return_mean": self.returns.mean(axis=1),
-            "return_std": self.returns.std(axis=1),
-            "length_mean": self.lengths.mean(axis=1),
-        }
+        return {name: getattr(self, name) for name in ("return_mean", "return_std", "length_mean")}
 
 
-def gap(trained: Played, others: Played) -> dict[str, np.ndarray]:
+def gap(trained: Episodes, others: Episodes) -> dict[str, np.ndarray]:
     """How much less each seed gets on levels it may not have seen, and the standard error of that."""
     squares = [played.returns.var(axis=1) / played.returns.shape[1] for played in (trained, others)]
-    return {
-        "gap": trained.returns.mean(axis=1) - others.returns.mean(axis=1),
-        "gap_error": np.sqrt(squares[0] + squares[1]),
-    }
+    return {"gap": trained.return_mean - others.return_mean, "gap_error": np.sqrt(squares[0] + squares[1])}
 
 
 def evaluate(
@@ -76,7 +90,7 @@ def evaluate(
     seed: int,
     env_timeout: float = Options.env_timeout,
     longest: int = LONGEST_EPISODE,
-) -> Played:
+) -> Episodes:
     """Returns and lengths of the stacked `states`, each environment played to its first end.
 
     Every training seed meets the same initial states. RunError if an environment fails, does not answer within
@@ -88,7 +102,7 @@ def evaluate(
     key, clip = jax.random.key(seed), config.hypers.obs_clip
     play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
     returns, lengths = play(StackedPolicies(states.networks, states.obs_moments))
-    played = Played(np.asarray(returns), np.asarray(lengths))
+    played = Episodes(np.asarray(returns), np.asarray(lengths))
     if not np.isfinite(played.returns).all():
         raise RunError(f"an environment ({config.env}) gave a reward that is not a finite number, in the evaluation.")
     return played
@@ -113,15 +127,9 @@ def held_out(config: Config) -> Config:
 
 
 def play_outside(
-    env: HostEnvironment,
-    config: Config,
-    states: Policies,
-    episodes: int,
-    deterministic: bool,
-    seed: int,
-    env_timeout: float,
-    longest: int,
-) -> Played:
+    env: HostEnvironment, config: Config, states: Policies, episodes: int, deterministic: bool, seed: int,
+    env_timeout: float, longest: int,
+) -> Episodes:  # fmt: skip
     """`evaluate` for environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
@@ -148,22 +156,22 @@ def play_outside(
                     lengths[s, episode[s, lane] * lanes + lane] = length[s, lane]
                 episode, total, length = episode + done, np.where(done, 0, total), np.where(done, 0, length)
                 fills_in = done & (env.autoreset == "next-step")
-    return Played(returns, lengths)
+    return Episodes(returns, lengths)
 
 
 def evaluation_actor(env: HostEnvironment, config: Config, states: Policies, lanes: int, deterministic: bool) -> Actor:
     """All policies at once; nobody asks for the values of states."""
     clip = config.hypers.obs_clip
-    policies = (states.networks, states.obs_moments)
+    policies = StackedPolicies(states.networks, states.obs_moments)
 
-    def choose_one(policy: Any, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
+    def choose_one(policy: StackedPolicies, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
         networks, moments = policy
         later, now = jax.random.split(jax.random.wrap_key_data(key))
         behavior = networks.policy(preprocessor(moments, clip)(obs))
         action = behavior.mode() if deterministic else behavior.sample(now)
         return jax.random.key_data(later), PolicyOutput(clip_to_bounds(action, env), action, behavior, None)
 
-    def choose_all(policies: Any, keys: Array, obs: Array) -> tuple[Array, Array]:
+    def choose_all(policies: StackedPolicies, keys: Array, obs: Array) -> tuple[Array, Array]:
         keys, outputs = jax.vmap(choose_one)(policies, keys, obs)
         return keys, jax.vmap(packed)(outputs)
 
@@ -184,11 +192,11 @@ def play_episodes(
     reset_key, key = jax.random.split(key)
     env_state, obs = jax.vmap(env.reset)(jax.random.split(reset_key, episodes))
 
-    def running(carry: Any) -> Array:
+    def running(carry: Playing) -> Array:
         time, *_, over = carry
         return (time < env.max_steps) & ~jnp.all(over)
 
-    def step(carry: Any) -> Any:
+    def step(carry: Playing) -> Playing:
         time, env_state, obs, returns, lengths, over = carry
         keys = jax.random.split(jax.random.fold_in(key, time), episodes + 1)
         distribution = state.networks.policy(preprocess(obs))

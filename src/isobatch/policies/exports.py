@@ -1,14 +1,19 @@
 """Parameters of a policy and its value function in one file, described so that others can compute what they compute.
 
 A network is a list of layers, applied one after the other. Every layer says its kind and names its tensors; `KINDS`
-explains each kind in words, and the words go into the file. Nothing is pickled.
+explains each kind in words, and the words go into the file. Nothing is pickled. `FORMATS` turns tensors and their
+description into bytes, with the package that a format needs.
 """
 
 from __future__ import annotations
 
+import importlib
+import io
+import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +21,20 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space
+from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.networks.actor_critic import require_standard
 from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
-from isobatch.policies.file_formats import FORMATS
 from isobatch.rollouts.segment import OBS_EPS
+from isobatch.settings.parsing import inf_as_text
 from isobatch.training.agent import Learned
 from isobatch.training.run_directory import versions
 
+Tensors = Mapping[str, np.ndarray]
+Layer = dict[str, Any]  # of a network, as `exports.KINDS` explains them
+Description = dict[str, Any]
+TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
 KINDS = {
     "normalize": "clip((x - mean) / (std + eps), -clip, clip); clip null: not clipped",
     "divide": "x / by",
@@ -58,7 +68,7 @@ FLATTENED = (
 )
 
 
-def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     """Tensors by name, and the description of what they are for."""
     config, networks = learned.config, require_standard(learned.networks, "an export")
     policy = networks.policy
@@ -75,6 +85,7 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     if policy.log_std is not None:
         distribution["log_std"] = "policy.log_std"
         tensors["policy.log_std"] = np.asarray(policy.log_std)
+    distribution["meaning"] = DISTRIBUTIONS[distribution["kind"]]
     policy_layers, value_layers = [*see, *policy_torso, head], [*see, *value_torso, value_head]
     used = kinds_in(policy_layers + value_layers)
     description = {
@@ -88,38 +99,27 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "env_steps": learned.iteration * config.geometry.iteration_batch,
         "observation": observation_words(env),
         "action": action_words(env),
-        "policy": {
-            "layers": policy_layers,
-            "distribution": distribution | {"meaning": DISTRIBUTIONS[distribution["kind"]]},
-        },
+        "policy": {"layers": policy_layers, "distribution": distribution},
         "value": {"layers": value_layers, "trained": config.baseline, "rewards_divided_by": learned.reward_std},
         "kinds": {kind: text for kind, text in KINDS.items() if kind in used},
         "activations": {config.activation: ACTIVATIONS[config.activation]},
-        "config": {name: finite(value) for name, value in config.to_dict().items()},
+        "config": {name: inf_as_text(value) for name, value in config.to_dict().items()},
     }
     return tensors, description
 
 
-def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
     """From a raw observation to what the networks see."""
     if learned.obs_moments is None:
         return [{"kind": "divide", "name": "observation", "by": 255.0}] if obs_dtype == "uint8" else []
     tensors["observation.mean"] = np.asarray(learned.obs_moments.mean)
     tensors["observation.std"] = np.sqrt(np.asarray(learned.obs_moments.variance))
     clip = learned.config.hypers.obs_clip
-    return [
-        {
-            "kind": "normalize",
-            "name": "observation",
-            "mean": "observation.mean",
-            "std": "observation.std",
-            "eps": OBS_EPS,
-            "clip": clip if math.isfinite(clip) else None,
-        }
-    ]
+    names = {"kind": "normalize", "name": "observation", "mean": "observation.mean", "std": "observation.std"}
+    return [{**names, "eps": OBS_EPS, "clip": clip if math.isfinite(clip) else None}]
 
 
-def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
     act = torso.activation
     turned = [{"kind": "channels_last", "name": f"{name}.channels_last"}] if torso.channels_first else []
     plain = not torso.residual
@@ -129,51 +129,34 @@ def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> lis
     return [*turned, *(convs if plain else residual_layers(convs, name, act)), *flatten, *denses]
 
 
-def residual_layers(convs: list[dict[str, Any]], name: str, act: str) -> list[dict[str, Any]]:
+def residual_layers(convs: list[Layer], name: str, act: str) -> list[Layer]:
     """IMPALA's stages, as `networks.residual_stages` computes them."""
-    layers: list[dict[str, Any]] = []
+    layers: list[Layer] = []
     for start in range(0, len(convs), STAGE_CONVS):
         first, *blocks = convs[start : start + STAGE_CONVS]
-        layers += [
-            first,
-            {
-                "kind": "max_pool",
-                "name": f"{name}.pool{start // STAGE_CONVS}",
-                "size": 3,
-                "stride": 2,
-                "padding": 1,
-            },
-        ]
+        pool = f"{name}.pool{start // STAGE_CONVS}"
+        layers += [first, {"kind": "max_pool", "name": pool, "size": 3, "stride": 2, "padding": 1}]
         for one, two in zip(blocks[::2], blocks[1::2], strict=True):
-            inner = [
-                {"kind": "activation", "name": f"{one['name']}.before", "activation": act},
-                one | {"activation": act},
-                two,
-            ]
+            before: Layer = {"kind": "activation", "name": f"{one['name']}.before", "activation": act}
+            inner = [before, one | {"activation": act}, two]
             layers.append({"kind": "residual", "name": f"{one['name']}.block", "layers": inner})
     return [*layers, {"kind": "activation", "name": f"{name}.after", "activation": act}]
 
 
-def kinds_in(layers: list[dict[str, Any]]) -> set[str]:
+def kinds_in(layers: list[Layer]) -> set[str]:
     return {layer["kind"] for layer in layers}.union(*(kinds_in(layer.get("layers", [])) for layer in layers))
 
 
-def affine_layer(layer: Affine, name: str, activation: str | None, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+def affine_layer(layer: Affine, name: str, activation: str | None, tensors: dict[str, np.ndarray]) -> Layer:
     tensors[f"{name}.weight"], tensors[f"{name}.bias"] = np.asarray(layer.weight), np.asarray(layer.bias)
-    described: dict[str, Any] = {
-        "kind": "dense",
-        "name": name,
-        "weight": f"{name}.weight",
-        "bias": f"{name}.bias",
-        "shape": list(layer.weight.shape),
-        "activation": activation,
-    }
+    names = {"kind": "dense", "name": name, "weight": f"{name}.weight", "bias": f"{name}.bias"}
+    described: Layer = {**names, "shape": list(layer.weight.shape), "activation": activation}
     if isinstance(layer, Conv):
         described |= {"kind": "conv", "stride": layer.stride, "padding": layer.padding}
     return described
 
 
-def observation_words(env: Environment | HostEnvironment) -> dict[str, Any]:
+def observation_words(env: Environment | HostEnvironment) -> Description:
     words = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
     if isinstance(env, HostEnvironment) and not env.observations.is_box:
         words |= {"space": str(env.observations.space), "flattened": FLATTENED}
@@ -190,7 +173,7 @@ def distribution_kind(space: Space) -> str:
     return kinds[type(space)]
 
 
-def action_words(env: Environment | HostEnvironment) -> dict[str, Any]:
+def action_words(env: Environment | HostEnvironment) -> Description:
     """The action space; `start` is added to what the policy chooses, where an environment does not count from 0."""
     start = np.asarray(env.actions.offset).tolist() if isinstance(env, HostEnvironment) else 0
     match env.action_space:
@@ -201,17 +184,86 @@ def action_words(env: Environment | HostEnvironment) -> dict[str, Any]:
         case MultiBinary(n):
             return {"kind": "multi_binary", "n": n}
         case Box() as space:
-            low, high = ([finite(v) for v in bound] for bound in (space.low, space.high))
+            low, high = ([inf_as_text(v) for v in bound] for bound in (space.low, space.high))
             return {"kind": "box", "shape": list(space.shape), "low": low, "high": high, "rescaled": space.rescaled}
 
 
-def finite(value: Any) -> Any:
-    """JSON knows no infinity: as a text it is what YAML files and flags take too."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def export(learned: Learned, path: Path, format_name: str) -> dict[str, Any]:
+def export(learned: Learned, path: Path, format_name: str) -> Description:
     """Write the file; the description that is in it."""
     tensors, description = contents(learned)
     write_file(path, FORMATS[format_name].write(tensors, description))
     return description
+
+
+class Format(NamedTuple):
+    write: Callable[[Tensors, Description], bytes]
+    module: str | None  # that must be there
+    install: str | None  # what to install if it is not
+
+
+def npz(tensors: Tensors, description: Description) -> bytes:
+    """NumPy's archive; the description is the array of that name."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, description=np.array(as_text(description)), **tensors)
+    return buffer.getvalue()
+
+
+def safetensors(tensors: Tensors, description: Description) -> bytes:
+    """The description is in the metadata."""
+    import safetensors.numpy as library
+
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    content: bytes = library.save(whole, metadata={"description": as_text(description)})
+    return content
+
+
+def onnx(tensors: Tensors, description: Description) -> bytes:
+    """A graph from observations to the policy's output and the value; the description is in the metadata."""
+    from isobatch.policies.onnx_graph import onnx_model
+
+    return onnx_model(tensors, description)
+
+
+def pt(tensors: Tensors, description: Description) -> bytes:
+    """PyTorch's file, {"state_dict", "layout", "description"}, readable with `weights_only`."""
+    import torch
+
+    state = {name: torch.tensor(torch_layout(name, tensor)) for name, tensor in tensors.items()}
+    buffer = io.BytesIO()
+    torch.save({"state_dict": state, "layout": TORCH_LAYOUT, "description": as_text(description)}, buffer)
+    return buffer.getvalue()
+
+
+def torch_layout(name: str, tensor: np.ndarray) -> np.ndarray:
+    if not name.endswith(".weight"):
+        return tensor
+    return tensor.transpose(3, 2, 0, 1) if tensor.ndim == 4 else tensor.T
+
+
+def as_text(description: Description) -> str:
+    return json.dumps(description, allow_nan=False)
+
+
+EXTRA = "pip install 'isobatch[export]'"
+FORMATS = {
+    "npz": Format(npz, None, None),
+    "safetensors": Format(safetensors, "safetensors.numpy", EXTRA),
+    "onnx": Format(onnx, "onnx", EXTRA),
+    "pt": Format(pt, "torch", "pip install torch"),
+}
+
+
+def format_of(path: Path, wanted: str | None) -> str:
+    """The format that was asked for, or the one that the file's ending names; UsageError if it cannot be written."""
+    name = wanted or path.suffix.removeprefix(".")
+    if name not in FORMATS:
+        what = f"format={wanted!r} is unknown" if wanted else f"out={str(path)!r} has no ending that names a format"
+        raise UsageError(f"{what}: use {', '.join(FORMATS)}.")
+    needed = FORMATS[name]
+    try:
+        importlib.import_module(needed.module or "numpy")
+    except ImportError:
+        raise UsageError(
+            f"format={name!r} needs a package that is not installed: {needed.install}, or use npz."
+        ) from None
+    return name

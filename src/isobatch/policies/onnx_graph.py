@@ -15,6 +15,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from isobatch.policies.exports import Description, Layer
+
 OPSET, IR_VERSION = 20, 9  # 20 is the first with the gelu that is used here; any runtime since 2024 knows both
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of images with channels last, and with channels first
 SIMPLE_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
@@ -38,7 +40,7 @@ class GraphBuilder:
         self.constants[name] = np.asarray(value, np.float32)
         return name
 
-    def network(self, layers: list[dict[str, Any]], x: str) -> str:
+    def network(self, layers: list[Layer], x: str) -> str:
         for layer in layers:
             key = (layer["name"], x)
             if key not in self.outputs:
@@ -46,7 +48,7 @@ class GraphBuilder:
             x = self.outputs[key]
         return x
 
-    def layer(self, layer: dict[str, Any], x: str) -> str:
+    def layer(self, layer: Layer, x: str) -> str:
         name = layer["name"]
         match layer["kind"]:
             case "normalize":
@@ -80,7 +82,7 @@ class GraphBuilder:
                 return self.node("Gemm", [x, *parts])
         raise ValueError(f"unknown layer {layer['kind']!r}")
 
-    def on_images(self, kind: str, inputs: list[str], layer: dict[str, Any], **attributes: Any) -> str:
+    def on_images(self, kind: str, inputs: list[str], layer: Layer, **attributes: Any) -> str:
         strides, pads = [layer["stride"]] * 2, [layer["padding"]] * 4
         turned = [self.node("Transpose", inputs[:1], perm=FIRST), *inputs[1:]]
         return self.node("Transpose", [self.node(kind, turned, strides=strides, pads=pads, **attributes)], perm=LAST)
@@ -96,7 +98,7 @@ class GraphBuilder:
         return self.node(SIMPLE_ACTIVATIONS[activation], [x])
 
 
-def onnx_model(tensors: Mapping[str, np.ndarray], description: dict[str, Any]) -> bytes:
+def onnx_model(tensors: Mapping[str, np.ndarray], description: Description) -> bytes:
     """A model that onnx's checker has accepted, serialized."""
     graph = GraphBuilder(tensors)
     seen = graph.node("Cast", ["observation"], to=onnx.TensorProto.FLOAT)

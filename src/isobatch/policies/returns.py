@@ -6,53 +6,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import jax
-import numpy as np
 
-from isobatch.errors import UsageError
-from isobatch.formatting import html_table, number, plain_table
-from isobatch.policies.evaluation import Policies, StackedPolicies
+from isobatch.formatting import by_magnitude, html_table, plain_table
+from isobatch.policies.evaluation import Episodes, Policies, StackedPolicies
 from isobatch.policies.evaluation import evaluate as play_all
 from isobatch.settings.config import Config
+from isobatch.settings.fields import COUNT, COUNT_OR_0
 from isobatch.training.agent import Agent
 from isobatch.training.loading import load_run
 from isobatch.training.result import Result
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation:
+class Evaluation(Episodes):
     """Episodes of the policies of one or several seeds."""
 
     title: str
-    seeds: list[int]  # S of them
-    returns: np.ndarray  # [S, episodes]
-    lengths: np.ndarray  # [S, episodes]
+    seeds: list[int]
 
-    @property
-    def return_mean(self) -> np.ndarray:
-        """[S]"""
-        return self.returns.mean(axis=1)
-
-    @property
-    def return_std(self) -> np.ndarray:
-        """[S], over episodes."""
-        return self.returns.std(axis=1)
-
-    @property
-    def length_mean(self) -> np.ndarray:
-        """[S]"""
-        return self.lengths.mean(axis=1)
-
-    def _rows(self) -> list[list[str]]:
+    def rows(self) -> list[list[str]]:
+        """A line for each seed, as COLUMNS has it."""
         columns = (self.return_mean, self.return_std, self.returns.min(1), self.returns.max(1), self.length_mean)
-        return [
-            [str(seed), *(number(float(v)) for v in values)] for seed, *values in zip(self.seeds, *columns, strict=True)
-        ]
+        seeds = zip(self.seeds, *columns, strict=True)
+        return [[str(seed), *(by_magnitude(float(value)) for value in values)] for seed, *values in seeds]
 
     def __repr__(self) -> str:
-        return f"{self.title}\n{plain_table(COLUMNS, self._rows())}"
+        return f"{self.title}\n{plain_table(COLUMNS, self.rows())}"
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, COLUMNS, self._rows())
+        return html_table(self.title, COLUMNS, self.rows())
 
 
 COLUMNS = ["seed", "return", "std", "min", "max", "length"]
@@ -85,14 +67,13 @@ def evaluate(
         >>> ib.evaluate(ib.train(config, num_seeds=2), episodes=5).return_mean.tolist()
         [1.0, 1.0]
     """
-    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
-        if value < least:
-            raise UsageError(f"{name}={value} must be at least {least}.")
+    COUNT.check("episodes", episodes)
+    COUNT_OR_0.check("seed", seed)
     config, seeds, policies, iteration = _policies(trained, checkpoint)
     played = play_all(config, policies, episodes, deterministic, seed)
     how = "most likely" if deterministic else "sampled"
     title = f"{config.algo} on {config.env}, iteration {iteration}, {how} actions, {episodes} episodes"
-    return Evaluation(title, seeds, *played)
+    return Evaluation(played.returns, played.lengths, title, seeds)
 
 
 def _policies(trained: str | Path | Result | Agent, checkpoint: str | int) -> tuple[Config, list[int], Policies, int]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from isobatch.envs.interface import State
 from isobatch.rendering.canvas import BLUE, FAINT, GREEN, INK, MEADOW, PAPER, RED, WOOD, Canvas, Point, Size
 
 
-def cart_pole(state: Any, obs: np.ndarray, size: Size) -> np.ndarray:
+def cart_pole(state: State, obs: np.ndarray, size: Size) -> np.ndarray:
     x, theta = float(state.x), float(state.theta)
     canvas = Canvas(size, -2.8, -0.7, 2.8, 1.5)
     for end in (-2.4, 2.4):  # an episode ends here
@@ -24,7 +24,7 @@ def cart_pole(state: Any, obs: np.ndarray, size: Size) -> np.ndarray:
     return canvas.image()
 
 
-def acrobot(state: Any, obs: np.ndarray, size: Size) -> np.ndarray:
+def acrobot(state: State, obs: np.ndarray, size: Size) -> np.ndarray:
     first, second = float(state.joint_angle1), float(state.joint_angle1 + state.joint_angle2)
     elbow = (math.sin(first), -math.cos(first))
     tip = (elbow[0] + math.sin(second), elbow[1] - math.cos(second))
@@ -38,7 +38,7 @@ def acrobot(state: Any, obs: np.ndarray, size: Size) -> np.ndarray:
     return canvas.image()
 
 
-def pendulum(state: Any, obs: np.ndarray, size: Size) -> np.ndarray:
+def pendulum(state: State, obs: np.ndarray, size: Size) -> np.ndarray:
     theta, torque = float(state.theta), float(state.last_u)
     tip = (-math.sin(theta), math.cos(theta))
     canvas = Canvas(size, -1.4, -1.4, 1.4, 1.4)
@@ -62,7 +62,7 @@ def turn(canvas: Canvas, torque: float) -> None:
     canvas.polygon([(x + r * math.cos(a), y + r * math.sin(a)) for a, r in corners], INK)
 
 
-def mountain_car(state: Any, obs: np.ndarray, size: Size, goal: float) -> np.ndarray:
+def mountain_car(state: State, obs: np.ndarray, size: Size, goal: float) -> np.ndarray:
     x = float(state.position)
     slope = math.atan(3 * 0.45 * math.cos(3 * x))
     canvas = Canvas(size, -1.2, -0.05, 0.6, 1.3)

@@ -6,23 +6,30 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Mapping
 
 import gymnasium
 import jax
 import numpy as np
 
-from isobatch.envs.catalog import import_envpool
-from isobatch.envs.envpool_backend import EnvPoolEnvironment, quietly
+from isobatch.envs.envpool_backend import EnvPoolEnvironment, Pool, make_pool
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.errors import UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
-from isobatch.rendering.scenes import Legend
+from isobatch.rendering.scenes import Legend, Observation
 
 DEFAULT_FPS = 30.0  # of environments that do not say
 GAME_FPS = 15.0  # of Procgen, and of Atari at four frames a step
 DRAWING_SECONDS = 120.0  # that the first picture may take
 RENDER_KWARGS = {"render_mode": "rgb_array"}
+DRAW_ONCE = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import envpool
+pool = envpool.make_gymnasium(sys.argv[1], num_envs=1, **json.loads(sys.argv[2]))
+pool.reset()
+pool.render()
+"""
 
 
 class GymnasiumScene:
@@ -47,10 +54,10 @@ class GymnasiumScene:
             why = f"{type(error).__name__}: {first_line(error)}"
             raise UsageError(f"env={self._id!r} cannot be drawn here ({why}).") from None
 
-    def reset(self, seed: int) -> Any:
+    def reset(self, seed: int) -> Observation:
         return self._env.reset(seed=seed)[0]
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
+    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
         obs, reward, terminated, truncated, _ = self._env.step(action)
         return obs, float(reward), bool(terminated or truncated)
 
@@ -77,21 +84,16 @@ class EnvPoolScene:
     def __init__(self, env: EnvPoolEnvironment) -> None:
         self.fps = GAME_FPS if env.obs_dtype == "uint8" else DEFAULT_FPS
         self._env = env
-        self._pool: Any = None
+        self._pool: Pool = None
         self._kwargs = env.kwargs | RENDER_KWARGS
         check_drawing(env.env_id, self._kwargs)
 
-    def reset(self, seed: int) -> Any:
+    def reset(self, seed: int) -> Observation:
         self.close()
-
-        def make() -> Any:
-            pool = import_envpool().make_gymnasium(self._env.env_id, num_envs=1, seed=seed, **self._kwargs)
-            return pool, pool.observation_space  # which it makes, and warns about, when it is first asked for
-
-        self._pool, _ = quietly(make, self._env.env_id, self._kwargs)
+        self._pool = make_pool(self._env.env_id, self._kwargs, num_envs=1, seed=seed)
         return first(self._pool.reset()[0])
 
-    def step(self, action: np.ndarray) -> tuple[Any, float, bool]:
+    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
         obs, reward, terminated, truncated, _ = self._pool.step(action[None])
         return first(obs), float(reward[0]), bool(terminated[0] | truncated[0])
 
@@ -103,19 +105,9 @@ class EnvPoolScene:
             self._pool.close()
 
 
-def check_drawing(env_id: str, kwargs: dict[str, Any]) -> None:
+def check_drawing(env_id: str, kwargs: Mapping[str, object]) -> None:
     """Draw once in another process: without a display EnvPool's physics end the process that asks for a picture."""
-    code = "\n".join(
-        [
-            "import json, sys, warnings",
-            "warnings.simplefilter('ignore')",
-            "import envpool",
-            "pool = envpool.make_gymnasium(sys.argv[1], num_envs=1, **json.loads(sys.argv[2]))",
-            "pool.reset()",
-            "pool.render()",
-        ]
-    )
-    command = [sys.executable, "-c", code, env_id, json.dumps(kwargs)]
+    command = [sys.executable, "-c", DRAW_ONCE, env_id, json.dumps(kwargs)]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, timeout=DRAWING_SECONDS)
     except subprocess.TimeoutExpired:
@@ -125,6 +117,6 @@ def check_drawing(env_id: str, kwargs: dict[str, Any]) -> None:
         raise UsageError(f"env='envpool/{env_id}' cannot be drawn here ({why[0]}): a display may be missing.")
 
 
-def first(obs: Any) -> Any:
+def first(obs: Observation) -> Observation:
     """Of a batch of one."""
     return jax.tree.map(lambda part: part[0], obs)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 
-from isobatch.envs.interface import Environment
+from isobatch.envs.interface import Environment, State
 from isobatch.rendering.canvas import Size
 from isobatch.rendering.classic_control import acrobot, cart_pole, mountain_car, pendulum
 from isobatch.rendering.minatar import GAMES, board
@@ -21,7 +20,7 @@ from isobatch.rendering.scenes import Legend
 class Painting:
     """How an environment is drawn: from state, observation and size to a picture."""
 
-    paint: Callable[[Any, np.ndarray, Size], np.ndarray]
+    paint: Callable[[State, np.ndarray, Size], np.ndarray]
     fps: float
     legend: Legend = ()
 

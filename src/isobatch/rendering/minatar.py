@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from isobatch.envs.interface import State
 from isobatch.rendering.canvas import NIGHT, Color, Size
 
 SKY: Color = (86, 180, 233)
@@ -55,7 +55,7 @@ GAMES: dict[str, tuple[Channel, ...]] = {
 }  # fmt: skip
 
 
-def board(state: Any, obs: np.ndarray, size: Size, game: str) -> np.ndarray:
+def board(state: State, obs: np.ndarray, size: Size, game: str) -> np.ndarray:
     """Whole pixels a cell, so that cells are equally large; with lines between large ones."""
     cells = np.empty((*obs.shape[:2], 3), np.uint8)
     cells[:] = GRID

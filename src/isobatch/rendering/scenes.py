@@ -1,24 +1,26 @@
-"""One running environment that can be looked at, and the frames of episodes in it.
+"""One running environment that can be looked at, the frames of episodes in it, and watching them as they are played.
 
 `Scene` is all that video, terminal and window know of environments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import numpy as np
 
+from isobatch.envs.host_spaces import Observation
 from isobatch.errors import RunError
 from isobatch.policies.agent import Agent
 from isobatch.policies.evaluation import endless
 from isobatch.rendering.canvas import Color, Size
 from isobatch.settings.options import LONGEST_EPISODE
 
-Observation = Any  # an array, a number, or a dictionary or tuple of them
+END_SECONDS = 0.8  # seconds that the end of an episode stays
 Legend = tuple[tuple[str, Color], ...]
 
 
@@ -92,3 +94,34 @@ def check_numbers(env: str, what: str, shown: Observation, step: int) -> None:
         array = np.asarray(part)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise RunError(f"an environment ({env}) showed {what} that is not a finite number, at its step {step:,}.")
+
+
+def watch(
+    frames: Iterable[Frame],
+    show: Callable[[Frame], None],
+    speed: float = 1.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[float]:
+    """Show each frame when its time has come, and leave out those that are late; the returns of whole episodes.
+
+    Ctrl-C ends it, as does a window that is closed, which counts as that.
+    """
+    returns: list[float] = []
+    try:
+        due = clock()
+        for frame in frames:
+            frame_time = 1 / (frame.scene.fps * speed)
+            late = clock() - due
+            if late < frame_time or frame.over or frame.step == 0:
+                show(frame)
+            if late > 1:  # a compilation, or a stopped process: go on from here rather than hurry after it
+                due = clock()
+            if frame.over:
+                returns.append(frame.episode_return)
+                due += END_SECONDS
+            due += frame_time
+            sleep(max(0.0, due - clock()))
+    except KeyboardInterrupt:
+        pass
+    return returns

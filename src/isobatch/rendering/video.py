@@ -17,8 +17,7 @@ from PIL import Image
 from isobatch.errors import RunError, UsageError
 from isobatch.files import draft_of
 from isobatch.rendering.canvas import Size, captioned
-from isobatch.rendering.playing import END_SECONDS
-from isobatch.rendering.scenes import Frame
+from isobatch.rendering.scenes import END_SECONDS, Frame
 
 ENDINGS = (".gif", ".mp4")
 VIDEO_SIZE: Size = (600, 400)

@@ -13,15 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from isobatch.errors import UsageError, near_matches
-from isobatch.formatting import counted, html_list, html_table, plain_table, rounded
+from isobatch.errors import UsageError, unknown_name
+from isobatch.formatting import counted, html_list, html_table, plain_table, rounded, setting_text
 from isobatch.rescaling.cautions import cautions
-from isobatch.rescaling.rules import RULES, Rule
+from isobatch.rescaling.rules import RULES, Rule, rounded_phase
 from isobatch.rescaling.targets import Target, resolve
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import inf_as_text
+from isobatch.settings.parsing import SettingsByName, inf_as_text
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,8 @@ class Change:
     """One quantity that is not what it was."""
 
     name: str
-    before: Any
-    after: Any
+    before: object
+    after: object
     rule: str
     """Name of the rule, or `target` for what was asked for and what follows from it by arithmetic."""
     reason: str
@@ -52,7 +51,7 @@ class Rescaled:
         return f"{self.before.algo} on {self.before.env}, iteration batch / {self.factor:g}"
 
     def _rows(self) -> list[list[str]]:
-        return [[c.name, _short(c.before), _short(c.after), c.rule] for c in self.changes]
+        return [[c.name, setting_text(c.before), setting_text(c.after), c.rule] for c in self.changes]
 
     def __repr__(self) -> str:
         table = plain_table(["setting", "before", "after", "rule"], self._rows())
@@ -63,22 +62,13 @@ class Rescaled:
         columns = ["setting", "before", "after", "rule", "reason"]
         return html_table(self._title, columns, rows) + html_list(self.warnings)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """{"factor", "before", "after", "changes": [{"name", "before", "after", "rule", "reason"}], "warnings"}."""
         return {
             "factor": self.factor,
             "before": describe(self.before),
             "after": describe(self.after),
-            "changes": [
-                {
-                    "name": change.name,
-                    "before": inf_as_text(change.before),
-                    "after": inf_as_text(change.after),
-                    "rule": change.rule,
-                    "reason": change.reason,
-                }
-                for change in self.changes
-            ],
+            "changes": [{name: inf_as_text(value) for name, value in vars(change).items()} for change in self.changes],
             "warnings": list(self.warnings),
         }
 
@@ -129,7 +119,7 @@ def rescale(
     new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch)
     c = config.geometry.iteration_batch / (new_envs * new_steps)
     factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
-    settings: dict[str, Any] = {"num_envs": new_envs, "num_steps": new_steps}
+    settings: SettingsByName = {"num_envs": new_envs, "num_steps": new_steps}
     origin: dict[str, Rule] = {}
     for rule in rules:
         if factors[rule.follows] != 1:
@@ -137,7 +127,8 @@ def rescale(
             settings |= new
             origin |= dict.fromkeys(new, rule)
     if config.policy_iterations_per_phase and c != 1:
-        phase = settings.get("policy_iterations_per_phase", config.policy_iterations_per_phase)
+        held = "policy_iterations_per_phase" in settings
+        phase = rounded_phase(config, c) if held else config.policy_iterations_per_phase
         settings["total_timesteps"] = _whole_phases(config, new_envs * new_steps, phase)
     after = config.replace(**settings)
     changes = _changes(config, after, origin, _target_reason(config, target))
@@ -148,9 +139,7 @@ def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> 
     """The defaults for this optimizer, with `use` in place of those that set the same field, minus `without`."""
     for name in (*use, *without):
         if name not in RULES:
-            raise UsageError(
-                f"rule {name!r} is unknown{near_matches(name, RULES) or '; use ' + ', '.join(RULES) + '.'}"
-            )
+            raise unknown_name(f"rule {name!r}", name, RULES)
     for name in use:
         if config.optimizer not in RULES[name].optimizers:
             fit = " or ".join(RULES[name].optimizers)
@@ -179,7 +168,7 @@ def _whole_phases(config: Config, iteration_batch: int, phase: int) -> int:
     return (max(1, round(updates / phase)) * phase + config.staleness) * iteration_batch
 
 
-def describe(config: Config) -> dict[str, Any]:
+def describe(config: Config) -> SettingsByName:
     """Every setting and the batches that follow from them, fit for JSON."""
     geometry = config.geometry
     flat = config.to_dict() | {
@@ -211,7 +200,3 @@ def _target_reason(config: Config, target: Target) -> str:
         now = f"{counted(target.devices, 'device')} of {rounded(each, 6)} environments"
         return f"{now}, {target.devices_before} before"
     return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
-
-
-def _short(value: Any) -> str:
-    return rounded(value, 4) if isinstance(value, float) else str(value)

@@ -11,9 +11,9 @@ optimization" (2021), sections 3 and 4, called "the paper" below.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from isobatch.formatting import rounded
 from isobatch.settings.config import Config
@@ -87,34 +87,35 @@ class Rule:
     default: bool
     equation: str
     source: str
-    apply: Callable[[Config, float], dict[str, Any]]
+    apply: Callable[[Config, float], Mapping[str, object]]
     reason: Callable[[Config, Config], str]
     """One line for a person, from the config before and after."""
     optimizers: tuple[str, ...] = ("adam", "rmsprop", "sgd")
 
 
-def _rates(rule: Callable[[float, float], float], config: Config, c: float) -> dict[str, Any]:
+def _rates(rule: Callable[[float, float], float], config: Config, c: float) -> Mapping[str, object]:
     """The learning rate, and with an auxiliary phase that one's too: its minibatches shrink by the same factor."""
     h = config.hypers
     auxiliary = {"aux_learning_rate": rule(h.aux_learning_rate, c)} if config.policy_iterations_per_phase else {}
     return {"learning_rate": rule(h.learning_rate, c)} | auxiliary
 
 
-def _fewer_minibatches(config: Config, c: float) -> dict[str, Any]:
+def _fewer_minibatches(config: Config, c: float) -> Mapping[str, object]:
     auxiliary = {"aux_minibatches": round(config.aux_minibatches / c)} if config.policy_iterations_per_phase else {}
     return {"num_minibatches": round(config.num_minibatches / c)} | auxiliary
 
 
-def _malladi(config: Config, c: float) -> dict[str, Any]:
+def _malladi(config: Config, c: float) -> Mapping[str, object]:
     h = config.hypers
-    return _rates(square_root, config, c) | {
+    return {
+        **_rates(square_root, config, c),
         "beta1": malladi_beta(h.beta1, c),
         "beta2": malladi_beta(h.beta2, c),
         "optimizer_eps": malladi_eps(h.optimizer_eps, c),
     }
 
 
-def _advantages(config: Config, c: float) -> dict[str, Any]:
+def _advantages(config: Config, c: float) -> Mapping[str, object]:
     """Normalization per iteration is the EWMA with decay 0; the others have no span to change."""
     if config.advantage_norm not in ("iteration", "ewma"):
         return {}
@@ -155,114 +156,65 @@ def _advantage_reason(before: Config, after: Config) -> str:
 
 
 PAPER = "Hilton 2021"
+ADAPTIVE = ("adam", "rmsprop")
+RATES = ("learning_rate", "aux_learning_rate")
 
 RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         Rule(
-            "adam-sqrt",
-            ("learning_rate", "aux_learning_rate"),
-            "optimization",
-            True,
-            "lr / sqrt(c)",
-            f"{PAPER}, section 3.2",
+            "adam-sqrt", RATES, "optimization", True, "lr / sqrt(c)", f"{PAPER}, section 3.2",
             lambda config, c: _rates(square_root, config, c),
             lambda before, after: "c steps for one, each with 1/sqrt(c) of the signal",
-            optimizers=("adam", "rmsprop"),
+            optimizers=ADAPTIVE,
         ),
         Rule(
-            "sgd-linear",
-            ("learning_rate", "aux_learning_rate"),
-            "optimization",
-            True,
-            "lr / c",
-            f"{PAPER}, section 3.1",
+            "sgd-linear", RATES, "optimization", True, "lr / c", f"{PAPER}, section 3.1",
             lambda config, c: _rates(linear, config, c),
             lambda before, after: "c steps for one, each with all of the signal",
             optimizers=("sgd",),
         ),
         Rule(
-            "proximal-age",
-            ("beta_prox",),
-            "optimization",
-            True,
-            "1/(1-b) - 1, times c",
-            f"{PAPER}, section 4",
+            "proximal-age", ("beta_prox",), "optimization", True, "1/(1-b) - 1, times c", f"{PAPER}, section 4",
             lambda config, c: {"beta_prox": center_of_mass_times(config.hypers.beta_prox, c)},
             _proximal_reason,
         ),
         Rule(
-            "advantage-span",
-            ("advantage_norm", "adv_norm_decay"),
-            "iteration",
-            True,
-            "2/(1-b) - 1, times c",
-            f"{PAPER}, section 4",
-            _advantages,
-            _advantage_reason,
+            "advantage-span", ("advantage_norm", "adv_norm_decay"), "iteration", True, "2/(1-b) - 1, times c",
+            f"{PAPER}, section 4", _advantages, _advantage_reason,
         ),
         Rule(
-            "phase-batch",
-            ("policy_iterations_per_phase",),
-            "iteration",
-            True,
-            "N_pi * c",
-            f"{PAPER}, section 4",
+            "phase-batch", ("policy_iterations_per_phase",), "iteration", True, "N_pi * c", f"{PAPER}, section 4",
             lambda config, c: {"policy_iterations_per_phase": rounded_phase(config, c)},
             _phase_reason,
         ),
         Rule(
-            "betas",
-            ("beta1", "beta2"),
-            "optimization",
-            False,
-            "b^(1/c)",
-            f"{PAPER}, section 3.2",
+            "betas", ("beta1", "beta2"), "optimization", False, "b^(1/c)", f"{PAPER}, section 3.2",
             lambda config, c: {name: power(getattr(config.hypers, name), c) for name in ("beta1", "beta2")},
             lambda before, after: "forgets equally much per sample (optional: Adam is robust to it)",
-            optimizers=("adam", "rmsprop"),
+            optimizers=ADAPTIVE,
         ),
         Rule(
-            "linear-adam",
-            ("learning_rate", "aux_learning_rate"),
-            "optimization",
-            False,
-            "lr / c",
-            f"{PAPER}, section 5.2",
+            "linear-adam", RATES, "optimization", False, "lr / c", f"{PAPER}, section 5.2",
             lambda config, c: _rates(linear, config, c),
             lambda before, after: "the paper's ablation: SGD's rule applied to Adam",
-            optimizers=("adam", "rmsprop"),
+            optimizers=ADAPTIVE,
         ),
         Rule(
-            "malladi",
-            ("learning_rate", "aux_learning_rate", "beta1", "beta2", "optimizer_eps"),
-            "optimization",
-            False,
-            "lr / sqrt(c), 1 - (1-b)/c, eps * sqrt(c)",
-            "Malladi 2022",
-            _malladi,
+            "malladi", (*RATES, "beta1", "beta2", "optimizer_eps"), "optimization", False,
+            "lr / sqrt(c), 1 - (1-b)/c, eps * sqrt(c)", "Malladi 2022", _malladi,
             lambda before, after: "holds the stochastic differential equation that Adam follows",
-            optimizers=("adam", "rmsprop"),
+            optimizers=ADAPTIVE,
         ),
         Rule(
-            "busbridge",
-            ("beta_prox",),
-            "optimization",
-            False,
-            "b^(1/c)",
-            "Busbridge 2023",
+            "busbridge", ("beta_prox",), "optimization", False, "b^(1/c)", "Busbridge 2023",
             lambda config, c: {"beta_prox": power(config.hypers.beta_prox, c)},
             lambda before, after: "forgets equally much per sample; the center of mass is held only nearly",
         ),
         Rule(
-            "iteration-batch-only",
-            ("num_minibatches", "aux_minibatches"),
-            "iteration",
-            False,
-            "minibatches / c",
-            "Beukman 2026",
-            _fewer_minibatches,
+            "iteration-batch-only", ("num_minibatches", "aux_minibatches"), "iteration", False, "minibatches / c",
+            "Beukman 2026", _fewer_minibatches,
             lambda before, after: f"the optimization batch stays {before.geometry.optimization_batch:,} samples",
         ),
     )
-}
+}  # fmt: skip

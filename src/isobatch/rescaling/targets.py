@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import cuts_evenly
 from isobatch.settings.parsing import parse_value
 
+TARGETS = ("num_envs", "num_steps", "optimization_batch", "devices", "factor")
 SEARCHED_SIZES = 100_000  # in each direction, before giving up on naming a neighbor
 
 
@@ -34,9 +34,7 @@ class Target:
         given = self.given
         sizes = {"num_envs", "num_steps"}
         if not given:
-            raise UsageError(
-                "no target was given: use one of num_envs, num_steps, optimization_batch, devices or factor."
-            )
+            raise UsageError(f"no target was given: use one of {', '.join(TARGETS[:-1])} or {TARGETS[-1]}.")
         if len(given) > 1 and not set(given) <= sizes:
             raise UsageError(
                 f"{self.words} cannot go together: give one target (only num_envs and num_steps may be given at once)."
@@ -49,9 +47,8 @@ class Target:
             object.__setattr__(self, name, number)
 
     @property
-    def given(self) -> dict[str, Any]:
-        names = ("num_envs", "num_steps", "optimization_batch", "devices", "factor")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+    def given(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in TARGETS if getattr(self, name) is not None}
 
     @property
     def words(self) -> str:

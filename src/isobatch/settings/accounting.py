@@ -9,58 +9,38 @@ from isobatch.settings.geometry import center_of_mass
 
 def batch_accounting(config: Config) -> list[tuple[str, str]]:
     """Label and sentence for each quantity, in the order of the way of the data."""
-    g, hypers = config.geometry, config.hypers
-    updates = config.num_iterations - config.staleness
-    lines = [
-        (
-            "iteration batch",
-            f"{counted(g.num_envs, 'environment')} x {counted(g.num_steps, 'step')} = "
-            f"{counted(g.iteration_batch, 'step')}",
-        ),
-        (
-            "optimization batch",
-            f"{g.iteration_batch:,} / {counted(g.num_minibatches, 'minibatch')} = "
-            f"{counted(g.optimization_batch, 'sample')}",
-        ),
-        *_shards(config),
-        (
-            "gradient steps",
-            f"{counted(g.num_minibatches, 'minibatch')} x {counted(g.update_epochs, 'epoch')} "
-            f"= {g.gradient_steps:,} per iteration, {g.gradient_steps * updates:,} in all",
-        ),
-    ]
+    g, beta = config.geometry, config.hypers.beta_prox
+    minibatches, steps = counted(g.num_minibatches, "minibatch"), counted(g.iteration_batch, "step")
+    in_all = g.gradient_steps * (config.num_iterations - config.staleness)
+    lines = {
+        "iteration batch": f"{counted(g.num_envs, 'environment')} x {counted(g.num_steps, 'step')} = {steps}",
+        "optimization batch": f"{g.iteration_batch:,} / {minibatches} = {counted(g.optimization_batch, 'sample')}",
+        **_shards(config),
+        "gradient steps": f"{minibatches} x {counted(g.update_epochs, 'epoch')} "
+        f"= {g.gradient_steps:,} per iteration, {in_all:,} in all",
+        "proximal policy": config.proximal_policy,
+    }
     if config.proximal_policy == "ewma":
-        lines.append(
-            (
-                "proximal policy",
-                f"EWMA, center of mass {rounded(center_of_mass(hypers.beta_prox))} gradient steps "
-                f"= {g.proximal_age(hypers.beta_prox):,.0f} environment steps",
-            )
-        )
-    else:
-        lines.append(("proximal policy", config.proximal_policy))
-    if config.policy_iterations_per_phase:
-        aux = config.aux_minibatches * config.policy_iterations_per_phase
-        iterations = counted(config.policy_iterations_per_phase, "iteration")
-        lines += [
-            ("phase batch", f"{iterations} = {counted(g.phase_batch, 'step')}"),
-            (
-                "auxiliary phase",
-                f"{counted(config.aux_epochs, 'epoch')} x {counted(aux, 'minibatch')} of "
-                f"{counted(g.phase_batch // aux, 'sample')}",
-            ),
-        ]
+        center = f"center of mass {rounded(center_of_mass(beta))} gradient steps"
+        lines["proximal policy"] = f"EWMA, {center} = {g.proximal_age(beta):,.0f} environment steps"
+    if g.phase_batch:
+        count = config.aux_minibatches * g.policy_iterations_per_phase
+        size = counted(g.phase_batch // count, "sample")
+        iterations = counted(g.policy_iterations_per_phase, "iteration")
+        lines["phase batch"] = f"{iterations} = {counted(g.phase_batch, 'step')}"
+        lines["auxiliary phase"] = f"{counted(config.aux_epochs, 'epoch')} x {counted(count, 'minibatch')} of {size}"
     if config.staleness:
-        steps = config.staleness * g.iteration_batch
-        lines.append(("staleness", f"{counted(config.staleness, 'iteration')} = {counted(steps, 'environment step')}"))
-    run = f"{counted(config.num_iterations, 'iteration')} = {counted(config.env_steps, 'environment step')} per seed"
-    return [*lines, ("run", run)]
+        old = counted(config.staleness * g.iteration_batch, "environment step")
+        lines["staleness"] = f"{counted(config.staleness, 'iteration')} = {old}"
+    run = counted(config.env_steps, "environment step")
+    lines["run"] = f"{counted(config.num_iterations, 'iteration')} = {run} per seed"
+    return list(lines.items())
 
 
-def _shards(config: Config) -> list[tuple[str, str]]:
+def _shards(config: Config) -> dict[str, str]:
     """What the shards are, where there are several."""
     if config.num_shards == 1:
-        return []
+        return {}
     envs = counted(config.num_envs // config.num_shards, "environment")
     samples = counted(config.geometry.optimization_batch // config.num_shards, "sample")
-    return [("shards", f"{config.num_shards} of {envs}, {samples} of each in a minibatch")]
+    return {"shards": f"{config.num_shards} of {envs}, {samples} of each in a minibatch"}

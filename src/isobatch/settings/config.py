@@ -13,24 +13,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from isobatch.settings.checks import check_combinations
-from isobatch.settings.choices import (
-    Activation,
-    AdvantageNorm,
-    Aggregation,
-    Arrangement,
-    Autoreset,
-    Encoder,
-    ImportancePolicy,
-    KlForm,
-    MinibatchScheme,
-    Objective,
-    OptimizerName,
-    ProximalPolicy,
-    Vectorization,
-)
 from isobatch.settings.fields import (
     COUNT,
     COUNT_OR_0,
@@ -46,7 +31,21 @@ from isobatch.settings.fields import (
     parse_fields,
 )
 from isobatch.settings.geometry import Geometry
-from isobatch.settings.parsing import JsonMapping, plain_value
+from isobatch.settings.parsing import JsonMapping, SettingsByName, plain_value
+
+Objective = Literal["policy-gradient", "clip", "kl"]
+KlForm = Literal["analytic", "squared"]
+ImportancePolicy = Literal["behavior", "recent"]
+ProximalPolicy = Literal["behavior", "recent", "ewma", "loglinear"]
+AdvantageNorm = Literal["none", "minibatch", "iteration", "ewma"]
+Aggregation = Literal["timestep", "trajectory", "trajectory-mean", "constant"]
+MinibatchScheme = Literal["shuffle", "envs", "stratified"]
+Arrangement = Literal["dual", "shared", "detached"]
+Encoder = Literal["auto", "mlp", "conv", "impala", "nature"]
+Activation = Literal["tanh", "relu", "silu", "gelu"]
+Vectorization = Literal["sync", "async"]
+Autoreset = Literal["disabled", "next-step", "same-step"]
+OptimizerName = Literal["adam", "sgd", "rmsprop"]
 
 
 @dataclass(frozen=True)
@@ -216,14 +215,8 @@ class Config:
     @property
     def geometry(self) -> Geometry:
         """The batches of this run under their names."""
-        return Geometry(
-            self.num_envs,
-            self.num_steps,
-            self.num_minibatches,
-            self.update_epochs,
-            self.policy_iterations_per_phase,
-            self.num_shards,
-        )
+        sizes = self.num_envs, self.num_steps, self.num_minibatches, self.update_epochs
+        return Geometry(*sizes, self.policy_iterations_per_phase, self.num_shards)
 
     @property
     def num_iterations(self) -> int:
@@ -239,13 +232,13 @@ class Config:
         """This config with default hypers: equal for runs that share one compiled program."""
         return dataclasses.replace(self, hypers=Hypers(gae_lambda=1.0))  # 1: without a baseline nothing else is valid
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> SettingsByName:
         """One flat mapping of every field, ready for YAML and JSON."""
         flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "hypers"}
         flat |= dataclasses.asdict(self.hypers)
         return {k: plain_value(v) for k, v in flat.items()}
 
-    def replace(self, /, **changes: Any) -> Config:
+    def replace(self, /, **changes: object) -> Config:
         """A copy with fields of either dataclass changed by name, checked and converted."""
         clean = parse_fields(changes, setting_fields(), "setting")
         if clean.get("num_shards", 1) > 1 and self.minibatch_scheme == "shuffle":  # which would cross shards
@@ -254,7 +247,7 @@ class Config:
         return dataclasses.replace(self, hypers=dataclasses.replace(self.hypers, **hypers), **clean)
 
     @classmethod
-    def from_dict(cls, mapping: Mapping[str, Any]) -> Config:
+    def from_dict(cls, mapping: Mapping[str, object]) -> Config:
         return cls().replace(**mapping)
 
 

@@ -15,9 +15,8 @@ from isobatch.settings.parsing import parse_value
 
 INF = math.inf
 LARGEST_INDEX = 2**63 - 1  # of NumPy and XLA
-LARGEST_SEED = (
-    2**31 - 1
-)  # environments outside JAX keep 31 bits; JAX takes 2^32 for 0 without a word, and fails at 2^63
+# Environments outside JAX keep 31 bits; JAX takes 2^32 for 0 without a word, and fails at 2^63.
+LARGEST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,8 @@ class Range:
 
     def __str__(self) -> str:
         if self.high == INF:
-            return (
-                f"{'above' if self.low_open else 'of at least'} {self.low:g}{' and finite' if self.high_open else ''}"
-            )
+            least = f"{'above' if self.low_open else 'of at least'} {self.low:g}"
+            return f"{least} and finite" if self.high_open else least
         opened = {True: " (excluded)", False: ""}
         return f"from {self.low:g}{opened[self.low_open]} to {self.high:g}{opened[self.high_open]}"
 
@@ -54,7 +52,7 @@ class Range:
                 raise UsageError(f"{name}={brief(value)} must be {bound}{self.why}.")
             raise UsageError(f"{name}={value:g} is out of range: use a number {self}{self.why}.")
 
-    def _check_each(self, name: str, values: tuple[Any, ...]) -> None:
+    def _check_each(self, name: str, values: tuple[float, ...]) -> None:
         if self.whole and (not values or any(value not in self for value in values)):
             raise UsageError(f"{name}={brief(list(values))} must be a list of positive sizes, for example 64,64.")
         for value in values:
@@ -75,11 +73,11 @@ SEED = Range(0, LARGEST_SEED, whole=True)
 class Field(NamedTuple):
     """A field as it was declared."""
 
-    kind: Any
+    kind: object
     """Its type, without the annotations."""
     range: Range | None
     help: str
-    default: Any
+    default: object
 
 
 @cache
@@ -91,9 +89,7 @@ def fields_of(owner: type) -> Mapping[str, Field]:
         if typing.get_origin(hints[field.name]) is Annotated:
             kind, *notes = typing.get_args(hints[field.name])
             bounds = next((note for note in notes if isinstance(note, Range)), None)
-            fields[field.name] = Field(
-                kind, bounds, next(note for note in notes if isinstance(note, str)), field.default
-            )
+            fields[field.name] = Field(kind, bounds, notes[-1], field.default)
     return fields
 
 
@@ -105,7 +101,7 @@ def check_ranges(settings: object) -> None:
             field.range.check(name, getattr(settings, name))
 
 
-def parse_fields(values: Mapping[str, Any], known: Mapping[str, Field], noun: str) -> dict[str, Any]:
+def parse_fields(values: Mapping[str, object], known: Mapping[str, Field], noun: str) -> dict[str, Any]:
     """Values (from YAML, flags or Python) as the types of their fields, or a UsageError; `noun` is what a field is."""
     for name in values:
         if name not in known:

@@ -11,6 +11,7 @@ import yaml
 from isobatch.errors import UsageError
 from isobatch.files import read_text
 from isobatch.settings.config import Config
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.safe_yaml import read_yaml
 
 
@@ -18,7 +19,7 @@ def dump_config(config: Config) -> str:
     return dump_settings(config.to_dict())
 
 
-def dump_settings(settings: Mapping[str, Any]) -> str:
+def dump_settings(settings: Mapping[str, object]) -> str:
     return yaml.safe_dump(dict(settings), sort_keys=False)
 
 
@@ -27,7 +28,7 @@ def load_config(path: Path, base: Config | None = None) -> Config:
     return (base or Config()).replace(**load_yaml(path))
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
+def load_yaml(path: Path) -> SettingsByName:
     """The mapping in a YAML file."""
     return parse_mapping(read_text(path, "--config"), f"config={str(path)!r}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config, setting_fields
@@ -45,7 +45,7 @@ class Options:
         SEED.check("seed + num_seeds - 1", self.seed + self.num_seeds - 1)
 
     @classmethod
-    def from_keywords(cls, **options: Any) -> Options:
+    def from_keywords(cls, **options: object) -> Options:
         """Options by name, converted and checked as flags are, or a UsageError with the names that are near."""
         for name in options:
             if name in setting_fields():

@@ -1,123 +1,68 @@
 """Settings that work, in one place: per environment, then per algorithm, then for both, then the user's own.
 
 An environment's preset says how it is best learned; an algorithm is a preset over the choices of `Config`, and what
-makes it that algorithm wins over the environment. `preset(algo, env, ...)` merges them in this order.
+makes it that algorithm wins over the environment. `preset(algo, env, ...)` merges them in this order. Settings that
+others have published stand beside them, by names of their own (`preset("procgen-ppg-ewma")`): they are as published and
+not what is best here.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import UsageError, unknown_name
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
-from isobatch.settings.published import PUBLISHED
+from isobatch.settings.parsing import SettingsByName, parse_value
 
-ALGORITHMS: dict[str, dict[str, Any]] = {
+PPG: SettingsByName = dict(
+    objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
+)
+ALGORITHMS: dict[str, SettingsByName] = {
     # Schulman 2017, with the advantages normalized over the iteration, not per minibatch:
     # the population of a minibatch changes with the batch size.
     "ppo": dict(objective="clip", proximal_policy="behavior"),
     # Hilton 2021, section 4: the clip range is centered on an EWMA of the policy's weights.
     "ppo-ewma": dict(objective="clip", proximal_policy="ewma"),
     # Cobbe 2020 with the KL penalty of Hilton 2021's invariance runs; one policy epoch.
-    "ppg": dict(
-        objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
-    ),
-    "ppg-ewma": dict(
-        objective="kl",
-        kl_coef=1.0,
-        update_epochs=1,
-        num_minibatches=8,
-        policy_iterations_per_phase=8,
-        aux_epochs=6,
-        proximal_policy="ewma",
-    ),
+    "ppg": PPG,
+    "ppg-ewma": PPG | dict(proximal_policy="ewma"),
     # Mnih 2016 as in SB3: five steps, one gradient step on all of them, RMSProp.
     "a2c": dict(
-        objective="policy-gradient",
-        num_steps=5,
-        num_minibatches=1,
-        update_epochs=1,
-        optimizer="rmsprop",
-        beta2=0.99,
-        learning_rate=7e-4,
-        gae_lambda=1.0,
-        ent_coef=0.0,
-        vf_coef=1.0,
-        advantage_norm="none",
+        objective="policy-gradient", num_steps=5, num_minibatches=1, update_epochs=1, optimizer="rmsprop", beta2=0.99,
+        learning_rate=7e-4, gae_lambda=1.0, ent_coef=0.0, vf_coef=1.0, advantage_norm="none",
     ),
     # Williams 1992: whole episodes, reward-to-go, a learned baseline.
     "reinforce": dict(
-        objective="policy-gradient",
-        complete_episodes=True,
-        bootstrap=False,
-        num_minibatches=1,
-        update_epochs=1,
-        gae_lambda=1.0,
-        ent_coef=0.0,
-        vf_coef=0.1,
-        advantage_norm="none",
-        aggregation="timestep",
+        objective="policy-gradient", complete_episodes=True, bootstrap=False, num_minibatches=1, update_epochs=1,
+        gae_lambda=1.0, ent_coef=0.0, vf_coef=0.1, advantage_norm="none", aggregation="timestep",
     ),
-}
+}  # fmt: skip
 
-ENVIRONMENTS: dict[str, dict[str, Any]] = {
+ENVIRONMENTS: dict[str, SettingsByName] = {
     "CartPole-v1": dict(total_timesteps=500_000, learning_rate=2.5e-3, lr_schedule="linear"),
     "Acrobot-v1": dict(
-        total_timesteps=1_000_000,
-        num_envs=16,
-        num_steps=256,
-        num_minibatches=16,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        ent_coef=0.0,
-        normalize_observations=True,
-        normalize_rewards=True,
+        total_timesteps=1_000_000, num_envs=16, num_steps=256, num_minibatches=16, learning_rate=1e-3,
+        lr_schedule="linear", ent_coef=0.0, normalize_observations=True, normalize_rewards=True,
     ),
     # Rewards are dense and the horizon short: a small gamma is most of the trick.
     "Pendulum-v1": dict(
-        total_timesteps=500_000,
-        num_envs=8,
-        num_steps=256,
-        num_minibatches=16,
-        update_epochs=10,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        gamma=0.9,
-        ent_coef=0.0,
-        normalize_rewards=True,
+        total_timesteps=500_000, num_envs=8, num_steps=256, num_minibatches=16, update_epochs=10, learning_rate=1e-3,
+        lr_schedule="linear", gamma=0.9, ent_coef=0.0, normalize_rewards=True,
     ),
     # The goal is found by chance first: many steps between updates, and a long horizon.
     "MountainCarContinuous-v0": dict(
-        total_timesteps=1_000_000,
-        num_envs=16,
-        num_steps=1024,
-        num_minibatches=16,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        gamma=0.999,
-        ent_coef=0.0,
-        normalize_observations=True,
-        normalize_rewards=True,
+        total_timesteps=1_000_000, num_envs=16, num_steps=1024, num_minibatches=16, learning_rate=1e-3,
+        lr_schedule="linear", gamma=0.999, ent_coef=0.0, normalize_observations=True, normalize_rewards=True,
     ),
     # A policy that is sure too early plays a safe loop for ever: hence the entropy.
     "Breakout-MinAtar": dict(
-        total_timesteps=600_000,
-        num_envs=64,
-        num_steps=64,
-        num_minibatches=8,
-        update_epochs=3,
-        learning_rate=1e-3,
-        lr_schedule="linear",
-        ent_coef=0.05,
-        arrangement="shared",
-        activation="relu",
-        hidden_sizes=(64,),
+        total_timesteps=600_000, num_envs=64, num_steps=64, num_minibatches=8, update_epochs=3, learning_rate=1e-3,
+        lr_schedule="linear", ent_coef=0.05, arrangement="shared", activation="relu", hidden_sizes=(64,),
         channels=(16,),
     ),
-}
+}  # fmt: skip
 
-ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], dict[str, Any]] = {
+ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
     # As in rl-zoo3: shorter horizons keep a solved CartPole solved.
     ("ppo", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
     ("ppo-ewma", "CartPole-v1"): dict(gamma=0.98, gae_lambda=0.8, ent_coef=0.0),
@@ -131,9 +76,60 @@ ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], dict[str, Any]] = {
 
 
 # What belongs to an encoder that has a name: Espeholt 2018, Mnih 2015.
-ENCODERS: dict[str, dict[str, Any]] = {
+ENCODERS: dict[str, SettingsByName] = {
     "impala": dict(channels=(16, 32, 32), hidden_sizes=(256,), activation="relu"),
     "nature": dict(channels=(32, 64, 64), hidden_sizes=(512,), activation="relu"),
+}
+
+
+class Published(NamedTuple):
+    """An algorithm with settings of its own, and the environment it is meant for unless another one is named."""
+
+    algo: str
+    env: str
+    settings: SettingsByName
+    source: str
+
+
+# Hilton 2021, section 5.1 and appendix B: Procgen hard, images through channels 16, 32, 32 and 256 outputs. What the
+# paper does not say is the reference code's: no gradient clipping, and PyTorch's epsilon. Its value loss is .5 times
+# the squared error, here vf_coef times half of it.
+PROCGEN: SettingsByName = dict(
+    num_envs=256, num_steps=256, num_minibatches=8, update_epochs=3, total_timesteps=100_000_000, learning_rate=5e-4,
+    beta1=0.9, beta2=0.999, optimizer_eps=1e-8, max_grad_norm=float("inf"), gamma=0.999, gae_lambda=0.95,
+    clip_eps=0.2, vf_coef=1.0, ent_coef=0.01,
+    normalize_rewards=True, reward_norm_gamma=0.99, reward_clip=10.0, arrangement="shared", encoder="impala",
+    lr_schedule="constant",
+)  # fmt: skip
+PROCGEN_PHASES: SettingsByName = PROCGEN | dict(
+    update_epochs=1, value_epochs=1, policy_iterations_per_phase=32, aux_epochs=6, aux_minibatches=16,
+    aux_learning_rate=5e-4, beta_clone=1.0, objective="kl", kl_coef=1.0, arrangement="dual",
+    total_timesteps=48 * 32 * 256 * 256,  # the whole phases nearest to 100M
+)  # fmt: skip
+# CleanRL, ppo_atari_envpool.py: rewards are clipped to their sign and a lost life ends an episode, in training.
+ATARI: SettingsByName = dict(
+    num_envs=8, num_steps=128, num_minibatches=4, update_epochs=4, total_timesteps=10_000_000, learning_rate=2.5e-4,
+    lr_schedule="linear", optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.1, clip_value_loss=True,
+    value_clip_eps=0.1, vf_coef=0.5, ent_coef=0.01, max_grad_norm=0.5, advantage_norm="minibatch",
+    arrangement="shared", encoder="nature", env_kwargs={"episodic_life": True, "reward_clip": True},
+)  # fmt: skip
+# CleanRL, ppo_continuous_action.py.
+MUJOCO: SettingsByName = dict(
+    num_envs=1, num_steps=2048, num_minibatches=32, update_epochs=10, total_timesteps=1_000_000, learning_rate=3e-4,
+    lr_schedule="linear", optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.2, clip_value_loss=True,
+    value_clip_eps=0.2, vf_coef=0.5, ent_coef=0.0, max_grad_norm=0.5, advantage_norm="minibatch",
+    normalize_observations=True, obs_clip=10.0, normalize_rewards=True, reward_norm_gamma=0.99, reward_clip=10.0,
+    arrangement="dual", hidden_sizes=(64, 64), activation="tanh",
+)  # fmt: skip
+
+HILTON = "Hilton, Cobbe, Schulman 2021"
+PUBLISHED = {
+    "procgen-ppo": Published("ppo", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
+    "procgen-ppo-ewma": Published("ppo-ewma", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
+    "procgen-ppg": Published("ppg", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
+    "procgen-ppg-ewma": Published("ppg-ewma", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
+    "atari-ppo": Published("ppo", "envpool/Breakout-v5", ATARI, "CleanRL, ppo_atari_envpool.py"),
+    "mujoco-ppo": Published("ppo", "envpool/HalfCheetah-v4", MUJOCO, "CleanRL, ppo_continuous_action.py"),
 }
 STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
 
@@ -143,7 +139,9 @@ def bare_id(env: str) -> str:
     return env.rpartition(":")[2] if ":" in env else env.removeprefix("gymnasium/").removeprefix("envpool/")
 
 
-def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: Any) -> Config:
+def preset(
+    algo: str = "ppo", env: str | None = None, stale_objective: str | None = None, **overrides: object
+) -> Config:
     """The settings for `algo` on `env`, with `overrides` by flat field name on top.
 
     Args:
@@ -174,8 +172,7 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
         name = bare_id(env)
         settings = ENVIRONMENTS.get(name, {}) | ALGORITHMS[algo] | ALGORITHM_ON_ENVIRONMENT.get((algo, name), {})
     else:
-        names = [*ALGORITHMS, *PUBLISHED]
-        raise UsageError(f"algo={algo!r} is unknown{near_matches(algo, names) or '; use ' + ', '.join(names) + '.'}")
+        raise unknown_name(f"algo={algo!r}", algo, [*ALGORITHMS, *PUBLISHED])
     encoder = (settings | overrides).get("encoder")
     chosen = settings | ENCODERS.get(str(encoder), {}) | overrides
     phases = parse_value("policy_iterations_per_phase", chosen.get("policy_iterations_per_phase", 0), int)
@@ -187,7 +184,7 @@ def preset(algo: str = "ppo", env: str | None = None, stale_objective: str | Non
     return config if stale_objective is None else with_stale_objective(config, stale_objective)
 
 
-def with_stale_objective(config: Config, name: str) -> Config:
+def with_stale_objective(config: Config, name: object) -> Config:
     """recent: both are the recent policy (biased); decoupled: importance behavior, proximal recent; behavior: both.
 
     An averaged or log-linear proximal policy stays what it is under `recent` and `decoupled`.
@@ -206,7 +203,7 @@ def with_stale_objective(config: Config, name: str) -> Config:
     )
 
 
-def changed_settings(config: Config) -> dict[str, Any]:
+def changed_settings(config: Config) -> SettingsByName:
     """Algorithm, environment, and the settings in which `config` differs from their preset: `preset(**these)`."""
     usual = preset(config.algo, config.env).to_dict()
     named = {"algo": config.algo, "env": config.env}

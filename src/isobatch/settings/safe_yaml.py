@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from yaml import MappingNode, Node, SafeLoader
 
 MOST_CHARACTERS = 200_000  # PyYAML reads about 100,000 in a second
 MOST_LEVELS = 50  # of lists and mappings in each other
@@ -12,7 +15,7 @@ MOST_BITS = 1024  # of a whole number, as many as a float can stand for
 MOST_ENTRIES = 1000  # of a mapping that others were merged into
 
 
-def read_yaml(text: str) -> Any:
+def read_yaml(text: str) -> object:
     """The value of a YAML text, or a ValueError whose message goes on after the name of the text."""
     import yaml
 
@@ -33,7 +36,7 @@ def read_yaml(text: str) -> Any:
     return value
 
 
-def _loader() -> Any:
+def _loader() -> type[SafeLoader]:
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -41,7 +44,7 @@ def _loader() -> Any:
 
         aliases = depth = 0
 
-        def compose_node(self, parent: Any, index: Any) -> Any:
+        def compose_node(self, parent: Node | None, index: int) -> Node | None:
             self.depth += 1
             if self.depth > MOST_LEVELS:  # PyYAML takes a time that grows with the square of them
                 raise RecursionError
@@ -49,14 +52,14 @@ def _loader() -> Any:
             self.depth -= 1
             return node
 
-        def compose_child(self, parent: Any, index: Any) -> Any:
+        def compose_child(self, parent: Node | None, index: int) -> Node | None:
             if self.check_event(yaml.AliasEvent):
                 self.aliases += 1
                 if self.aliases > MOST_ALIASES:
                     raise yaml.composer.ComposerError(None, None, "too many aliases", self.peek_event().start_mark)
             return super().compose_node(parent, index)
 
-        def flatten_mapping(self, node: Any) -> None:
+        def flatten_mapping(self, node: MappingNode) -> None:
             super().flatten_mapping(node)
             if len(node.value) > MOST_ENTRIES:
                 raise yaml.constructor.ConstructorError(None, None, "too many entries", node.start_mark)
@@ -64,7 +67,7 @@ def _loader() -> Any:
     return Loader
 
 
-def _check_size(value: Any) -> None:
+def _check_size(value: object) -> None:
     """Look at numbers, and count what printing the value would print; a value that contains itself never ends."""
     left, count = [value], 0
     while left:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from isobatch.errors import UsageError
-from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, LEVEL, Estimate, with_interval
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, LEVEL, Estimate, percentile_interval
 
 Scores = Mapping[str, ArrayLike] | Sequence[ArrayLike] | np.ndarray
 Groups = Sequence[np.ndarray]  # one array [..., seeds] for each environment
@@ -27,24 +27,11 @@ FEWEST_RESAMPLES = comb(2 * LEAST_FOR_INTERVAL - 1, LEAST_FOR_INTERVAL)  # diffe
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A mean with Student's interval, its standard error, the deviation of one seed and the number of seeds."""
-
-    mean: Estimate
-    error: float
-    deviation: float  # divided by n - 1
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Aggregate:
-    """Four aggregates of all environments, and the standard error of the mean."""
+    """Two aggregates of all environments."""
 
     mean: Estimate
-    error: float
-    median: Estimate
     interquartile_mean: Estimate
-    optimality_gap: Estimate
 
 
 def score_table(scores: Scores) -> dict[str, np.ndarray]:
@@ -65,26 +52,11 @@ def score_table(scores: Scores) -> dict[str, np.ndarray]:
     return table
 
 
-def summarize(scores: Scores) -> dict[str, Summary]:
-    """Each environment by itself."""
-    summaries = {}
-    for env, x in score_table(scores).items():
-        mean, error = contrast([(1.0, x)])
-        summaries[env] = Summary(mean, error, float(np.std(x, ddof=1)), len(x))
-    return summaries
-
-
-def aggregate(scores: Scores, resamples: int = 1000, seed: int = 0, target: float = 1.0) -> Aggregate:
-    """The four aggregates of Agarwal et al. (2021); the optimality gap is to the score `target`."""
+def aggregate(scores: Scores, resamples: int = 1000, seed: int = 0) -> Aggregate:
+    """The mean, and the interquartile mean of Agarwal et al. (2021)."""
     table = score_table(scores)
-    mean, error = contrast([(1 / len(table), x) for x in table.values()])
-    return Aggregate(
-        mean=mean,
-        error=error,
-        median=stratified(median_of_means, list(table.values()), resamples, seed),
-        interquartile_mean=interquartile_mean(table, resamples, seed),
-        optimality_gap=optimality_gap(table, target, resamples, seed),
-    )
+    mean, _ = contrast([(1 / len(table), x) for x in table.values()])
+    return Aggregate(mean, interquartile_mean(table, resamples, seed))
 
 
 def interquartile_mean(scores: Scores, resamples: int = 1000, seed: int = 0) -> Estimate:
@@ -92,21 +64,8 @@ def interquartile_mean(scores: Scores, resamples: int = 1000, seed: int = 0) -> 
     return stratified(middle_half, list(score_table(scores).values()), resamples, seed)
 
 
-def optimality_gap(scores: Scores, target: float = 1.0, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """target - mean over all runs of min(x, target): how far runs fall short."""
-
-    def shortfall(groups: Groups) -> np.ndarray:
-        return np.mean(np.maximum(target - np.concatenate(groups, axis=-1), 0.0), axis=-1)
-
-    return stratified(shortfall, list(score_table(scores).values()), resamples, seed)
-
-
 def middle_half(groups: Groups) -> np.ndarray:
     return stats.trim_mean(np.concatenate(groups, axis=-1), 0.25, axis=-1)
-
-
-def median_of_means(groups: Groups) -> np.ndarray:
-    return np.median([np.mean(x, axis=-1) for x in groups], axis=0)
 
 
 def contrast(terms: Sequence[tuple[float, np.ndarray]]) -> tuple[Estimate, float]:
@@ -132,7 +91,7 @@ def stratified(statistic: Callable[[Groups], np.ndarray], groups: Groups, resamp
     different = prod(comb(2 * len(x) - 1, len(x)) for x in groups)
     if not resamples or different < FEWEST_RESAMPLES:
         return Estimate(value)
-    return with_interval(value, statistic(redraw(groups, resamples, seed)))
+    return percentile_interval(value, statistic(redraw(groups, resamples, seed)))
 
 
 def redraw(groups: Groups, resamples: int, seed: int) -> list[np.ndarray]:

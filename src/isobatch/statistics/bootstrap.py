@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isobatch.errors import UsageError
+from isobatch.formatting import with_interval
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 LEVEL = 0.95
@@ -28,13 +29,7 @@ class Estimate:
     high: float = float("nan")
 
     def __str__(self) -> str:
-        return interval_text(self.value, self.low, self.high, ".4g")
-
-
-def interval_text(value: float, low: float, high: float, number_format: str) -> str:
-    """`0.52 [0.40, 0.64]`, without the interval where there is none."""
-    texts = [format(number, number_format) for number in (value, low, high)]
-    return texts[0] if np.isnan(low) else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+        return with_interval(self, "{:.4g}".format)
 
 
 def resample(units: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
@@ -101,11 +96,11 @@ def estimate(
     if not resamples:
         return Estimate(value)
     w = resample(units, resamples, seed).astype(np.float64)
-    return with_interval(value, statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
+    return percentile_interval(value, statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
 
 
-def with_interval(value: float, resamples: np.ndarray) -> Estimate:
-    """The percentile interval of a statistic's resamples [R]; those that are not a number are left out."""
+def percentile_interval(value: float, resamples: np.ndarray) -> Estimate:
+    """A value with the percentile interval of its resamples [R]; those that are not a number are left out."""
     ordered = np.sort(resamples[~np.isnan(resamples)])
     if not len(ordered):
         return Estimate(value)
@@ -116,4 +111,4 @@ def with_interval(value: float, resamples: np.ndarray) -> Estimate:
 
 def of_resamples(values: np.ndarray) -> Estimate:
     """From a value followed by its resamples, [1 + R]."""
-    return with_interval(float(values[0]), values[1:])
+    return percentile_interval(float(values[0]), values[1:])

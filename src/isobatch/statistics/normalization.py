@@ -28,9 +28,8 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise UsageError(
-                f"low = {self.low} and high = {self.high}: a range needs two finite returns with low < high"
-            )
+            ends = f"low = {self.low} and high = {self.high}"
+            raise UsageError(f"{ends}: a range needs two finite returns with low < high")
 
 
 PROCGEN_HARD: dict[str, tuple[float, float]] = {
@@ -67,6 +66,33 @@ OTHERS: dict[str, Range] = {  # with the standard error of low
     "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098
     "Freeway-MinAtar": Range(0.42, 58, PUBLISHED),  # +- 0.021
 }
+BOUNDS: dict[str, tuple[float, float]] = {
+    "CartPole-v1": (0, 500),
+    "Acrobot-v1": (-500, 0),
+    "Pendulum-v1": (-np.inf, 0),
+    "MountainCar-v0": (-200, 0),
+    "MountainCarContinuous-v0": (-np.inf, 100),
+    **{env: (0, np.inf) for env in OTHERS if env.endswith("-MinAtar")},
+    **dict.fromkeys(("coinrun", "jumper", "leaper", "maze", "heist", "ninja"), (0, 10)),
+}
+
+
+def bounds_of(env: str) -> tuple[float, float]:
+    """What an episode can return at the least and at the most; infinite where that is not known."""
+    return BOUNDS.get(_name(env), (-np.inf, np.inf))
+
+
+def band(env: str, mean: np.ndarray, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """mean -+ deviation of returns, for a picture: no further than an episode of the environment can go."""
+    low, high = bounds_of(env)
+    # A time limit of one's own may allow more, and then the mean says so.
+    return np.maximum(mean - deviation, np.minimum(mean, low)), np.minimum(mean + deviation, np.maximum(mean, high))
+
+
+def _name(env: str) -> str:
+    """An id without its backend, or the name of a Procgen game: bigfish for BigfishHard-v0."""
+    game = bare_id(env).lower().removesuffix("-v0").removesuffix("hard")
+    return game if game in PROCGEN_HARD else bare_id(env)
 
 
 def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
@@ -77,12 +103,11 @@ def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
     """
     if ranges and env in ranges:
         return ranges[env]
-    bare = bare_id(env)
-    if bare in OTHERS:
-        return OTHERS[bare]
-    game = bare.lower().removesuffix("-v0").removesuffix("hard")
-    if game in PROCGEN_HARD:
-        return Range(*PROCGEN_HARD[game], source="Procgen hard, Cobbe et al. (2020)")
+    name = _name(env)
+    if name in OTHERS:
+        return OTHERS[name]
+    if name in PROCGEN_HARD:
+        return Range(*PROCGEN_HARD[name], source="Procgen hard, Cobbe et al. (2020)")
     known = [*(ranges or {}), *OTHERS, *PROCGEN_HARD]
     raise UsageError(
         f"env = {env!r} has no return range: give one as ranges={{{env!r}: Range(low, high, source)}}"

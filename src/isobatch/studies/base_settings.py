@@ -9,17 +9,16 @@ batch ended at .70, at 1e-3 at 1.00, smaller batches at 1.00 with both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from isobatch.settings.config import Config
-from isobatch.settings.presets import preset
-from isobatch.settings.published import PROCGEN, PROCGEN_PHASES
+from isobatch.settings.parsing import SettingsByName
+from isobatch.settings.presets import PROCGEN, PROCGEN_PHASES, preset
 from isobatch.statistics.normalization import PROCGEN_HARD
 
-SMALL: dict[str, Any] = dict(
+SMALL: SettingsByName = dict(
     num_envs=64, num_steps=32, num_minibatches=16, update_epochs=1, learning_rate=3e-3, lr_schedule="constant"
 )
-SETTINGS: dict[str, dict[str, Any]] = {
+SETTINGS: dict[str, SettingsByName] = {
     "CartPole-v1": SMALL | dict(learning_rate=1e-3),
     "Acrobot-v1": SMALL | dict(normalize_observations=True, normalize_rewards=True, ent_coef=0.0),
     "Pendulum-v1": SMALL | dict(gamma=0.9, normalize_rewards=True, ent_coef=0.0),
@@ -31,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # A quarter of the batch, by the rules, for studies that are not about the largest one: an optimization batch of 128 is
 # past CartPole's critical size at first, where it learns more slowly per step.
-UNDER_CRITICAL: dict[str, dict[str, Any]] = {"CartPole-v1": dict(num_envs=16, learning_rate=5e-4)}
+UNDER_CRITICAL: dict[str, SettingsByName] = {"CartPole-v1": dict(num_envs=16, learning_rate=5e-4)}
 STEPS: dict[str, dict[str, int]] = {  # environment steps per seed
     "quick": {"CartPole-v1": 160_000},
     "laptop": {"CartPole-v1": 400_000, "Acrobot-v1": 200_000, "Pendulum-v1": 300_000, "Breakout-MinAtar": 200_000},
@@ -47,7 +46,7 @@ def environments(scale: str, *only: str) -> list[str]:
     return [env for env in STEPS[scale] if not only or env in only]
 
 
-def base(algo: str, env: str, scale: str, small: Mapping[str, Any] | None = None, **overrides: Any) -> Config:
+def base(algo: str, env: str, scale: str, small: Mapping[str, object] | None = None, **overrides: object) -> Config:
     """The settings of one algorithm on one environment at a scale, before what a study varies.
 
     `small` is for quick and laptop; `overrides` are for the paper's settings too.
@@ -56,4 +55,4 @@ def base(algo: str, env: str, scale: str, small: Mapping[str, Any] | None = None
         settings = PROCGEN_PHASES if algo.startswith("ppg") else PROCGEN
     else:
         settings = SETTINGS[env] | dict(total_timesteps=STEPS[scale][env]) | dict(small or {})
-    return preset(algo, env, **(settings | overrides))
+    return preset(algo, env, None, **(settings | overrides))

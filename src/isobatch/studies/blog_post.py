@@ -8,15 +8,16 @@ What it leaves in its directory: the run, what was measured of it (`results`), `
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.drawing import COLORS, new_figure, new_panels, save_figure
 from isobatch.files import replace_file
 from isobatch.formatting import TO, with_interval
 from isobatch.gradients.correlation import cosine_matrix
@@ -25,10 +26,9 @@ from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import batch_products
 from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.over_training import draw_over_training
-from isobatch.laboratory.section_files import key_of, load, store
+from isobatch.laboratory.results import key_of, load, store
 from isobatch.laboratory.sections.cosines import SampleCosines, draw_heatmap, sample_cosines
-from isobatch.laboratory.sections.geometries import Geometries
+from isobatch.laboratory.sections.geometries import Geometries, draw_over_training
 from isobatch.laboratory.sections.lags import Lags
 from isobatch.laboratory.subject import Subject
 from isobatch.settings.config import Config
@@ -58,15 +58,9 @@ NEGLIGIBLE = 0.05  # of a quantity: as good as nothing
 def post_config() -> Config:
     """PPO as in the post: 4 environments x 256 steps, lambda 0.95."""
     return preset(
-        "ppo",
-        "Pendulum-v1",
-        num_envs=4,
-        num_steps=256,
-        gae_lambda=0.95,
-        total_timesteps=LATE * 1024,
-        lr_schedule="constant",
-        learning_rate=3e-4,
-    )
+        "ppo", "Pendulum-v1", num_envs=4, num_steps=256, gae_lambda=0.95, total_timesteps=LATE * 1024,
+        lr_schedule="constant", learning_rate=3e-4,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,7 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
 
 def _diagnose(
     run_dir: Path, out: Path, options: LabOptions, sections: str, iterations: tuple[int, ...], watch: Watch,
-    begin: float, end: float, changes: Mapping[str, Any] | None = None,
+    begin: float, end: float, changes: Mapping[str, object] | None = None,
 ) -> list[Diagnosis]:  # fmt: skip
     options = dataclasses.replace(options, sections=sections)
     which = ",".join(map(str, iterations))
@@ -183,35 +177,35 @@ def draw(measured: PostMeasurements, out: Path) -> list[Path]:
     late, early = measured.late, measured.early
     paths = []
 
-    def keep(figure: Figure, name: str) -> None:
+    def keep(figure: Figure, name: str, title: str = "") -> None:
+        if title:
+            figure.suptitle(title, fontsize=10)
         paths.append(out / name)
         save_figure(figure, out / name)
 
-    figure, (left, right) = new_figure(1, 2, (11, 4))
+    figure, (left, right) = new_panels(1, 2, (11, 4))
     early.cosines[0.95].draw_histograms(left, (1, 3, 5, 7), f"step {EARLY * 1024:,}")
     late.cosines[0.95].draw_histograms(right, (1, 5, 10, 40), f"step {LATE * 1024:,}")
-    figure.suptitle("Figure 1: cosines of centered gradients, within a trajectory at some lags and across", fontsize=10)
-    keep(figure, "figure-1.png")
+    title = "Figure 1: cosines of centered gradients, within a trajectory at some lags and across"
+    keep(figure, "figure-1.png", title)
 
-    figure, panels = new_figure(1, 2, (11, 4))
+    figure, panels = new_panels(1, 2, (11, 4))
     for axes, numbers, iteration in zip(panels, (early, late), (EARLY, LATE), strict=True):
         numbers.cosines[0.95].draw_means(axes, f"step {iteration * 1024:,}")
-    figure.suptitle("Figure 1 in numbers: mean cosine, signed and absolute (95 % intervals)", fontsize=10)
-    keep(figure, "figure-1-means.png")
+    title = "Figure 1 in numbers: mean cosine, signed and absolute (95 % intervals)"
+    keep(figure, "figure-1-means.png", title)
 
     keep(_figure_2(measured.over_time), "figure-2.png")
 
-    figure, panels = new_figure(1, 2, (9, 4))
+    figure, panels = new_panels(1, 2, (9, 4))
     for axes, (n, t) in zip(panels, SHAPES, strict=True):
         draw_heatmap(axes, late.batches[f"{n}x{t}, 0.95"].drawn(), f"{n}x{t}")
-    figure.suptitle("Figure 3: cosines between the gradients of five batches, lambda 0.95", fontsize=10)
-    keep(figure, "figure-3.png")
+    keep(figure, "figure-3.png", "Figure 3: cosines between the gradients of five batches, lambda 0.95")
 
-    figure, panels = new_figure(1, 2, (11, 4))
+    figure, panels = new_panels(1, 2, (11, 4))
     for axes, lam in zip(panels, (0.0, 1.0), strict=True):
         late.cosines[lam].draw_histograms(axes, (40,), f"lambda {lam:g}")
-    figure.suptitle("Figure 4: cosines at lag 40", fontsize=10)
-    keep(figure, "figure-4.png")
+    keep(figure, "figure-4.png", "Figure 4: cosines at lag 40")
 
     figure, axes = new_figure()
     for color, lam in enumerate(LAMBDAS):
@@ -222,12 +216,10 @@ def draw(measured: PostMeasurements, out: Path) -> list[Path]:
     axes.set_title("Figure 5: samples and their batch", fontsize=10)
     keep(figure, "figure-5.png")
 
-    figure, panels = new_figure(2, 3, (11, 7))
-    for row, (n, t) in zip(panels, SHAPES, strict=True):
-        for axes, lam in zip(row, LAMBDAS, strict=True):
-            draw_heatmap(axes, late.batches[f"{n}x{t}, {lam:g}"].drawn(), f"{n}x{t}, lambda {lam:g}")
-    figure.suptitle("Figure 6: cosines between the gradients of five batches", fontsize=10)
-    keep(figure, "figure-6.png")
+    figure, panels = new_panels(2, 3, (11, 7))
+    for axes, ((n, t), lam) in zip(panels, itertools.product(SHAPES, LAMBDAS), strict=True):
+        draw_heatmap(axes, late.batches[f"{n}x{t}, {lam:g}"].drawn(), f"{n}x{t}, lambda {lam:g}")
+    keep(figure, "figure-6.png", "Figure 6: cosines between the gradients of five batches")
 
     paths += measured.last.draw(out)
     draw_over_training(measured.over_training, out / "training-time.png")
@@ -238,21 +230,22 @@ def _figure_2(diagnoses: list[Diagnosis]) -> Figure:
     figure, axes = new_figure()
     steps = np.array([diagnosis.env_steps for diagnosis in diagnoses])
     by_checkpoint = [_correlations(diagnosis) for diagnosis in diagnoses]
-    for color, lag in enumerate(FIGURE_2_LAGS):
-        estimates = [correlations[lag] for correlations in by_checkpoint]
-        axes.plot(steps, [e.value for e in estimates], "o-", color=COLORS[color], label=f"lag {lag}", markersize=3)
+
+    def draw_curve(estimates: list[Estimate], style: str, color: str, label: str, alpha: float) -> None:
+        axes.plot(steps, [e.value for e in estimates], style, color=color, label=label, markersize=3)
         low, high = [e.low for e in estimates], [e.high for e in estimates]
-        axes.fill_between(steps, low, high, color=COLORS[color], alpha=0.12, linewidth=0)
+        axes.fill_between(steps, low, high, color=color, alpha=alpha, linewidth=0)
+
+    for color, lag in enumerate(FIGURE_2_LAGS):
+        draw_curve([each[lag] for each in by_checkpoint], "o-", COLORS[color], f"lag {lag}", 0.12)
     across = [diagnosis.get(Lags).across for diagnosis in diagnoses]
-    axes.plot(steps, [e.value for e in across], "--", color="0.3", label="two trajectories,\nequal times")
-    axes.fill_between(steps, [e.low for e in across], [e.high for e in across], color="0.3", alpha=0.2, linewidth=0)
+    draw_curve(across, "--", "0.3", "two trajectories,\nequal times", 0.2)
     axes.axhline(0, color="0.4", linewidth=1)
     axes.set(xlabel="environment steps", ylabel="covariance / variance of one sample")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
     axes.set_title("Figure 2: correlation in covariance form (bands: 95 % intervals)", fontsize=10)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    made: Figure = figure
-    return made
+    return figure
 
 
 def _correlations(diagnosis: Diagnosis) -> dict[int, Estimate]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.drawing import COLORS, new_figure, new_panels, save_figure
 from isobatch.errors import RunError, UsageError
+from isobatch.statistics.normalization import band
 from isobatch.studies.charts import Gaps, gaps_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells
@@ -17,6 +19,7 @@ from isobatch.studies.summary_table import by_variant
 from isobatch.training.metrics import RETURN, Table
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -50,10 +53,9 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
     """
     from matplotlib import ticker
 
-    envs = levels(rows, "env")
     variants = list(dict.fromkeys(labels.values()))
-    figure, panels = panels_for(len(envs), PANEL_INCHES)
-    for env, axes in zip(envs, panels, strict=True):
+    figure, panels = panels_for(levels(rows, "env"), PANEL_INCHES)
+    for env, axes in panels.items():
         for row in unique_cells(select(rows, env=env)):
             table = curves.get(row["cell"])
             if table is None or not len(table["seed"]):
@@ -63,22 +65,19 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
             known = ~np.all(np.isnan(lines), axis=0)
             mean, std = np.nanmean(lines[:, known], axis=0), np.nanstd(lines[:, known], axis=0)
             axes.plot(x[known], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
-            axes.fill_between(x[known], mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
-        axes.set(title=env, xlabel="environment steps", ylabel="episodic return")
+            axes.fill_between(x[known], *band(env, mean, std), color=color, alpha=0.15, linewidth=0)
+        axes.set(xlabel="environment steps", ylabel="episodic return")
         axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         axes.set_xlim(left=0)
-    add_legend(figure, panels)
     seeds = len({row["seed"] for row in rows})
-    figure.suptitle(f"{title} (mean and standard deviation of {seeds} seeds)", x=0.01, ha="left", fontsize=11)
-    return figure
+    return finished(figure, panels.values(), f"{title} (mean and standard deviation of {seeds} seeds)")
 
 
 def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
     """Normalized returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
-    envs = levels(rows, "env")
     variants = list(by_variant(rows, factors))
-    figure, panels = panels_for(len(envs), (PANEL_INCHES[0], 1.6 + 0.3 * len(variants)))
-    for env, axes in zip(envs, panels, strict=True):
+    figure, panels = panels_for(levels(rows, "env"), (PANEL_INCHES[0], 1.6 + 0.3 * len(variants)))
+    for env, axes in panels.items():
         for (column, label), color, shift in zip(
             ((FINAL, "in the end"), (MEAN, "over the run")), COLORS, (-0.15, 0.15), strict=False
         ):
@@ -87,17 +86,15 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
                 error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
                 axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
-        axes.set(title=env, xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
+        axes.set(xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
         place = axes.get_subplotspec()
         axes.set_yticklabels(variants if place and place.is_first_col() else [""] * len(variants))
-    add_legend(figure, panels)
-    figure.suptitle(f"{title} (seeds, and their mean with standard error)", x=0.01, ha="left", fontsize=11)
-    return figure
+    return finished(figure, panels.values(), f"{title} (seeds, and their mean with standard error)")
 
 
 def draw_gaps(gaps: Gaps, title: str) -> Figure:
     """By environment, on a square-root axis (figure 3)."""
-    figure, axes = new_figure(1, 1, (4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL_INCHES[1]))
+    figure, axes = new_figure((4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL_INCHES[1]))
     width = 0.8 / len(gaps.variants)
     for (variant, env), gap in gaps.differences.items():
         index = gaps.variants.index(variant)
@@ -107,17 +104,13 @@ def draw_gaps(gaps: Gaps, title: str) -> Figure:
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
-    add_legend(figure, [axes])
-    heading = f"{title}: the largest batch minus 1/{gaps.divisor} of it (with standard error)"
-    figure.suptitle(heading, x=0.01, ha="left", fontsize=11)
-    return figure
+    return finished(figure, [axes], f"{title}: the largest batch minus 1/{gaps.divisor} of it (with standard error)")
 
 
 def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Figure:
     """Normalized return over the run, of every pair of two factors' values."""
-    envs = levels(rows, "env")
-    figure, panels = panels_for(len(envs), PANEL_INCHES)
-    for env, axes in zip(envs, panels, strict=True):
+    figure, panels = panels_for(levels(rows, "env"), PANEL_INCHES)
+    for env, axes in panels.items():
         down, along = (levels(select(rows, env=env), factor) for factor in factors)
         means = np.array(
             [[np.mean(scores(rows, MEAN, env=env, **{factors[0]: y, factors[1]: x})[env]) for x in along] for y in down]
@@ -127,19 +120,17 @@ def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Figur
             dark = value < (means.min() + means.max()) / 2
             axes.text(x, y, f"{value:.2f}", ha="center", va="center", color="white" if dark else "black", fontsize=9)
         axes.grid(visible=False)
-        axes.set(title=env, xlabel=factors[1].replace("_", " "), ylabel=factors[0].replace("_", " "))
+        axes.set(xlabel=factors[1].replace("_", " "), ylabel=factors[0].replace("_", " "))
         axes.set(xticks=range(len(along)), xticklabels=[f"{x:g}" for x in along])
         axes.set(yticks=range(len(down)), yticklabels=[f"{y:g}" for y in down])
         figure.colorbar(image, ax=axes)
-    figure.suptitle(f"{title} (normalized return over the run)", x=0.01, ha="left", fontsize=11)
-    return figure
+    return finished(figure, panels.values(), f"{title} (normalized return over the run)")
 
 
 def draw_variance(measured: list[Row], title: str) -> Figure:
     """Variance of the batch gradient at every shape, of the same policies, early and late in training."""
-    envs = levels(measured, "env")
-    figure, panels = panels_for(len(envs), PANEL_INCHES)
-    for env, axes in zip(envs, panels, strict=True):
+    figure, panels = panels_for(levels(measured, "env"), PANEL_INCHES)
+    for env, axes in panels.items():
         in_env = select(measured, env=env)
         checkpoints = levels(in_env, "env_steps")
         for index, (steps, color) in enumerate(zip(checkpoints, COLORS, strict=False), 1):
@@ -149,31 +140,32 @@ def draw_variance(measured: list[Row], title: str) -> Figure:
             )
             x, label = np.arange(len(points)), f"{index}/{len(checkpoints)} of the run"
             axes.errorbar(x, middle, (middle - low, high - middle), fmt="o-", color=color, capsize=2, label=label)
-        axes.set(title=env, xlabel="environments x steps", ylabel="variance of the gradient", yscale="log")
+        axes.set(xlabel="environments x steps", ylabel="variance of the gradient", yscale="log")
         axes.set(xticks=x, xticklabels=[f"{row['num_envs']} x {row['num_steps']}" for row in points])
-    add_legend(figure, panels)
-    figure.suptitle(f"{title}: the laboratory (with 95 % intervals)", x=0.01, ha="left", fontsize=11)
-    return figure
+    return finished(figure, panels.values(), f"{title}: the laboratory (with 95 % intervals)")
 
 
-def panels_for(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels of a size: up to three in a row, more of them in a square."""
-    columns = count if count <= 3 else math.ceil(count**0.5)
-    rows = -(-count // columns)
-    figure, axes = new_figure(rows, columns, (size[0] * columns + 2, size[1] * rows))
-    panels = list(np.ravel(axes))
-    for unused in panels[count:]:
+def panels_for(envs: list[str], size: tuple[float, float]) -> tuple[Figure, dict[str, Axes]]:
+    """A figure with a panel of a size for each environment: up to three in a row, more of them in a square."""
+    columns = len(envs) if len(envs) <= 3 else math.ceil(len(envs) ** 0.5)
+    rows = -(-len(envs) // columns)
+    figure, panels = new_panels(rows, columns, (size[0] * columns + 2, size[1] * rows))
+    for unused in panels[len(envs) :]:
         unused.set_axis_off()
-    return figure, panels[:count]
+    for env, axes in zip(envs, panels, strict=False):
+        axes.set_title(env)
+    return figure, dict(zip(envs, panels, strict=False))
 
 
-def add_legend(figure: Figure, panels: list[Axes]) -> None:
-    """Outside the data, each label once."""
-    handles: dict[str, Any] = {}
+def finished(figure: Figure, panels: Iterable[Axes], title: str) -> Figure:
+    """With a title, and a legend outside the data that has each label once."""
+    handles: dict[str, Artist] = {}
     for axes in panels:
         handles |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure
 
 
 def save(figure: Figure, base: Path) -> list[Path]:

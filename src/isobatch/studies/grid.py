@@ -20,6 +20,13 @@ Factors = dict[str, str | int | float]
 Row = dict[str, Any]  # of the results: one cell and seed (see `rows`)
 
 
+class RuleChoice(TypedDict, total=False):
+    """Which rescaling rules a variant applies, as `rescale` takes them."""
+
+    use: list[str]
+    without: list[str]
+
+
 @dataclass(frozen=True)
 class Cell:
     """One point of the grid: what it stands for, and what is trained. The environment is a factor too."""
@@ -104,7 +111,7 @@ class Study:
     """From the rows of a finished study to sentences."""
     pictures: str = ""
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
-    everywhere: Mapping[str, Any] = field(default_factory=dict)
+    everywhere: Mapping[str, object] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
     divisor: str = ""
     """Factor that divides the batch: draws the gap from the undivided one, which is `everywhere`, to the smallest."""
@@ -155,5 +162,5 @@ def check_scale(scale: str) -> None:
         raise UsageError(f"scale={scale!r} is unknown{hint}")
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

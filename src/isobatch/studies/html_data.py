@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from isobatch.errors import UsageError
-from isobatch.statistics.normalization import range_of
+from isobatch.settings.parsing import plain_json
+from isobatch.statistics.normalization import bounds_of, range_of
 from isobatch.studies.charts import WINDOW, View, gaps_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, select
@@ -33,11 +34,11 @@ class ChartData(TypedDict):
     normalized: list[str]  # the metric that is made in the browser, and the one that it is made of
     points: int  # of a curve
     window: float
-    environments: list[dict[str, Any]]
-    cells: dict[str, dict[str, Any]]
-    views: list[dict[str, Any]]
-    scores: list[dict[str, Any]]
-    gaps: dict[str, Any] | None
+    environments: list[dict[str, object]]
+    cells: dict[str, dict[str, object]]
+    views: list[dict[str, object]]
+    scores: list[dict[str, object]]
+    gaps: dict[str, object] | None
 
 
 def chart_data(
@@ -54,7 +55,10 @@ def chart_data(
         row["cell"]: cell_data(row["cell"], rows, curves.get(row["cell"]), measured, points, ends[row["env"]])
         for row in rows
     }
-    environments = [{"name": env, "last": last, "range": known_range(study, env)} for env, last in ends.items()]
+    environments = [
+        {"name": env, "last": last, "range": known_range(study, env), "bounds": plain_json(bounds_of(env))}
+        for env, last in ends.items()
+    ]
     normalized = any(env["range"] for env in environments)
     return {
         "metrics": [[name, label] for name, label in METRICS.items() if name != NORMALIZED or normalized],
@@ -76,7 +80,7 @@ def longest_run(curves: dict[str, Table]) -> int:
 
 def cell_data(
     cell: str, rows: list[Row], table: Table | None, metrics: list[str], points: int, last: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The curves of its seeds on a common x-axis, and the seeds that diverged."""
     runs = select(rows, cell=cell)
     lines: dict[str, list[list[float | None]]] = {metric: [] for metric in metrics}
@@ -105,7 +109,7 @@ def all_views(study: Study, rows: list[Row], factors: list[str]) -> list[View]:
     return [*views, View("", "everything", rows, labels)] if len(views) > 1 else views
 
 
-def view_data(view: View) -> dict[str, Any]:
+def view_data(view: View) -> dict[str, object]:
     """Lines by their labels, each with its cell in every environment that has one."""
     lines: dict[str, dict[str, str]] = {}
     for row in view.rows:
@@ -113,12 +117,12 @@ def view_data(view: View) -> dict[str, Any]:
     return {"title": view.title, "lines": [{"label": label, "cells": cells} for label, cells in lines.items()]}
 
 
-def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[dict[str, Any]]:
+def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[dict[str, object]]:
     """Seeds and mean with interval, for each line of the table; all environments first."""
     entries = []
     for line in sorted(table, key=lambda line: line["env"] != ALL):
         chosen = by_variant([row for row in rows if line["env"] in (ALL, row["env"])], factors)[line["variant"]]
-        entry: dict[str, Any] = {"env": line["env"], "variant": line["variant"], "diverged": line["diverged"]}
+        entry: dict[str, object] = {"env": line["env"], "variant": line["variant"], "diverged": line["diverged"]}
         for column in (FINAL, MEAN):
             estimate = {name: short(line[column][name]) for name in ("value", "low", "high")}
             entry[column] = estimate | {"seeds": [short(row[column]) for row in chosen]}
@@ -126,7 +130,7 @@ def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[
     return entries
 
 
-def gaps_data(study: Study, rows: list[Row]) -> dict[str, Any] | None:
+def gaps_data(study: Study, rows: list[Row]) -> dict[str, object] | None:
     gaps = gaps_of(study, rows)
     if gaps is None:
         return None

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from isobatch.laboratory.diagnosis import diagnose
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.results import to_json
 from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.sections.points import Point
+from isobatch.settings.parsing import plain_json
 from isobatch.studies.grid import Measurement, Row
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.trainer import train
@@ -31,13 +31,9 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
         shutil.rmtree(path)  # a kill while it was made
     interval = -(-config.num_iterations // CHECKPOINTS)
     result = train(
-        config,
-        run_dir=path,
-        resume=begun,
-        checkpoint_interval=interval,
-        keep_checkpoints=CHECKPOINTS,
+        config, run_dir=path, resume=begun, checkpoint_interval=interval, keep_checkpoints=CHECKPOINTS,
         watch=lambda progress: watch(0.5 * progress.env_steps / config.env_steps),
-    )
+    )  # fmt: skip
     if result.interrupted:
         raise KeyboardInterrupt
     options = LabOptions(
@@ -56,6 +52,6 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
 def row_of(env: str, env_steps: int, point: Point) -> Row:
     row: Row = {"env": env, "env_steps": env_steps, "num_envs": point.num_envs, "num_steps": point.num_steps}
     for name in ESTIMATES:
-        estimate = to_json(getattr(point, name))
-        row |= {name: estimate["value"], f"{name}_low": estimate["low"], f"{name}_high": estimate["high"]}
-    return row
+        estimate = getattr(point, name)
+        row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {name: plain_json(value) for name, value in row.items()}

@@ -6,23 +6,18 @@ Normalized returns are those of `normalization`; a run that diverged, or never e
 from __future__ import annotations
 
 import importlib.metadata
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from isobatch.settings.parsing import inf_as_text
 from isobatch.statistics.normalization import Range, normalize
 from isobatch.studies.grid import Cell, Row
 from isobatch.training.metrics import EPISODES, INDEX, RETURN, Table, final_returns
 
 CURVES = (*INDEX, RETURN, "charts/episodic_length", EPISODES, "losses/approx_kl")  # what is kept of a run's metrics
-# column -> metric, its mean over the run
-MEANS = {
-    "approx_kl": "losses/approx_kl",
-    "clip_fraction": "losses/clipfrac",
-}
+MEANS = {"approx_kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac"}  # column -> metric, its mean over the run
 
 
 @dataclass(frozen=True)
@@ -102,11 +97,11 @@ def mean_of(curve: Table, metric: str) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """As CSV and JSON have it: lists as one types them, infinity as a word."""
     if isinstance(value, list):
         return ",".join(map(str, value))
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return inf_as_text(value)
 
 
 def version() -> str:

@@ -18,16 +18,16 @@ def unique_cells(rows: list[Row]) -> list[Row]:
     return list({row["cell"]: row for row in reversed(rows)}.values())[::-1]
 
 
-def select(rows: list[Row], **factors: Any) -> list[Row]:
+def select(rows: list[Row], **factors: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in factors.items())]
 
 
-def levels(rows: Iterable[Mapping[str, Any]], factor: str) -> list[Any]:
+def levels(rows: Iterable[Mapping[str, object]], factor: str) -> list[Any]:
     """The values of a factor, in the order of the grid."""
     return list(dict.fromkeys(row[factor] for row in rows))
 
 
-def scores(rows: list[Row], column: str = FINAL, **factors: Any) -> dict[str, np.ndarray]:
+def scores(rows: list[Row], column: str = FINAL, **factors: object) -> dict[str, np.ndarray]:
     """Environment -> one score a seed, of the rows with these factors."""
     by_env: dict[str, list[float]] = {}
     for row in select(rows, **factors):

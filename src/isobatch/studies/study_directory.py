@@ -23,7 +23,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -61,11 +60,8 @@ class StudyDirectory:
         identity = {"study": name, "scale": scale, "version": version(), "grid": grid.digest}
         if (path / INFO).is_file():
             before = cls.read(path).info
-            differ = [
-                f"{key} ({before.get(key)} there, {value} now)"
-                for key, value in identity.items()
-                if before.get(key) != value
-            ]
+            other = {key: value for key, value in identity.items() if before.get(key) != value}
+            differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
         elif path.is_dir() and any(path.iterdir()):
@@ -118,15 +114,10 @@ class StudyDirectory:
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
         write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
-        times = [
-            {
-                "part": self.part(cells, "").name,
-                "cells": len(cells),
-                "seconds": round(content["seconds"], 2),
-                "finished": content.get("finished"),
-            }
-            for cells, content in zip(finished, contents, strict=True)
-        ]
+        times = []
+        for cells, content in zip(finished, contents, strict=True):
+            part = {"part": self.part(cells, "").name, "cells": len(cells)}
+            times.append(part | {"seconds": round(content["seconds"], 2), "finished": content.get("finished")})
         write(self.path / "timing.csv", csv_text(times))
 
     def rows(self) -> list[Row]:
@@ -176,7 +167,7 @@ def read_csv(path: Path) -> list[Row]:
         return []
 
 
-def typed(text: str) -> Any:
+def typed(text: str) -> object:
     """A value of rows.csv as it was before it was written."""
     if text in ("", "True", "False"):
         return {"": None, "True": True, "False": False}[text]
@@ -192,7 +183,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, object]) -> None:
     write(path, json.dumps(content, indent=1) + "\n")
 
 

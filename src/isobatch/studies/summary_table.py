@@ -60,26 +60,23 @@ def variant_name(row: Row, factors: list[str]) -> str:
 
 def line_of(env: str, variant: str, rows: list[Row]) -> Line:
     final, over_run = aggregate(scores(rows, FINAL)), aggregate(scores(rows, MEAN))
-    returns = [row["final_return"] for row in rows if row["final_return"] is not None]
-    kl = [row["approx_kl"] for row in rows if row.get("approx_kl") is not None]
+    estimates = (final.mean, final.interquartile_mean, over_run.mean)
+    in_end, middle, over = (dataclasses.asdict(estimate) for estimate in estimates)
+    returns = [row["final_return"] for row in rows if row["final_return"] is not None and env != ALL]
+    divergences = [row["approx_kl"] for row in rows if row.get("approx_kl") is not None]
+    final_return = float(np.mean(returns)) if returns else None
+    kl = float(np.mean(divergences)) if divergences else None
     diverged = sum(row["diverged"] for row in rows)
+    texts = ["-" if final_return is None else f"{final_return:.1f}", "-" if kl is None else f"{kl:.2g}"]
     return {
         "env": env,
         "variant": variant,
-        "normalized_final": dataclasses.asdict(final.mean),
-        "interquartile_mean": dataclasses.asdict(final.interquartile_mean),
-        "normalized_mean": dataclasses.asdict(over_run.mean),
-        "final_return": float(np.mean(returns)) if returns and env != ALL else None,
-        "approx_kl": float(np.mean(kl)) if kl else None,
+        "normalized_final": in_end,
+        "interquartile_mean": middle,
+        "normalized_mean": over,
+        "final_return": final_return,
+        "approx_kl": kl,
         "diverged": diverged,
         "seeds": len(rows),
-        "cells": [
-            variant,
-            estimate_text(final.mean),
-            estimate_text(final.interquartile_mean),
-            estimate_text(over_run.mean),
-            f"{np.mean(returns):.1f}" if returns and env != ALL else "-",
-            f"{np.mean(kl):.2g}" if kl else "-",
-            f"{diverged} of {len(rows)}",
-        ],
+        "cells": [variant, *map(estimate_text, estimates), *texts, f"{diverged} of {len(rows)}"],
     }

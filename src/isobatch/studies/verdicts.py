@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from isobatch.statistics.bootstrap import Estimate, interval_text
-from isobatch.statistics.comparisons import LEVEL, bonferroni, difference, van_elteren
-from isobatch.statistics.gaps import Gap
+from isobatch.formatting import with_interval
+from isobatch.statistics.aggregates import Scores
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.comparisons import LEVEL, Gap, bonferroni, difference, gap, van_elteren
 from isobatch.studies.grid import Row
-from isobatch.studies.scores import FINAL, MEAN, scores, shared
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, shared
 
 MEASURES = {FINAL: "final return", MEAN: "return over the run"}  # columns of scores, in words
 
 
 def estimate_text(estimate: Estimate, digits: int = 2) -> str:
     """`0.52 [0.40, 0.64]`, without the interval where there is none."""
-    return interval_text(estimate.value, estimate.low, estimate.high, f".{digits}f")
+    return with_interval(estimate, f"{{:.{digits}f}}".format)
 
 
-def measured_text(row: Row, name: str, number_format: str, unit: float = 1.0) -> str:
-    """An estimate of the laboratory, in multiples of `unit`."""
-    value, low, high = (row[column] / unit for column in (name, f"{name}_low", f"{name}_high"))
-    return interval_text(value, low, high, number_format)
+def measured_text(row: Row, name: str, number: str, unit: float = 1.0) -> str:
+    """An estimate of the laboratory, in multiples of `unit`; `number` is how one is formatted."""
+    estimate = Estimate(*(row[column] / unit for column in (name, f"{name}_low", f"{name}_high")))
+    return with_interval(estimate, f"{{:{number}}}".format)
 
 
 class Question(NamedTuple):
@@ -29,8 +31,8 @@ class Question(NamedTuple):
 
     text: str
     column: str
-    x: dict[str, Any]
-    y: dict[str, Any]
+    x: Mapping[str, object]
+    y: Mapping[str, object]
 
 
 def answers(rows: list[Row], questions: list[Question]) -> list[str]:
@@ -61,10 +63,20 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     ]
 
 
-def gap_sentence(score: str, gap: Gap) -> str:
+def gap_sentence(score: str, sizes: Mapping[str, Scores]) -> str:
     """The means of all batch sizes, or other variants, and how far apart they are."""
-    means = ", ".join(f"{variant}: {mean:.2f}" for variant, mean in gap.means.items())
-    return f"normalized {score}: {means}; a gap of {beside_chance(gap)}."
+    between = gap(sizes)
+    means = ", ".join(f"{variant}: {mean:.2f}" for variant, mean in between.means.items())
+    return f"normalized {score}: {means}; a gap of {beside_chance(between)}."
+
+
+def gap_sentences(title: str, rows: list[Row], factor: str) -> list[str]:
+    """How far apart the values of a factor are, in the end and over the run."""
+    sentences = []
+    for column, score in MEASURES.items():
+        sizes = {str(level): scores(rows, column, **{factor: level}) for level in levels(rows, factor)}
+        sentences.append(f"{title}, {gap_sentence(score, sizes)}")
+    return sentences
 
 
 def beside_chance(gap: Gap, digits: int = 2, between: str = ", where") -> str:

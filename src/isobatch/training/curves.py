@@ -11,6 +11,7 @@ import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.errors import UsageError
+from isobatch.statistics.normalization import band
 from isobatch.training.metrics import RETURN, Table
 
 FEW = 30  # lines of metrics, which are marked in a picture
@@ -31,7 +32,7 @@ def draw_runs(runs: Sequence[Run], out: Path, metric: str = RETURN) -> None:
     labels = distinct_labels([run.path for run in runs], [run.settings for run in runs])
     algos, envs = (", ".join(sorted({run.settings[name] for run in runs})) for name in ("algo", "env"))
     curves = {label: run.metrics for label, run in zip(labels, runs, strict=True)}
-    learning_curves(curves, out, f"{algos} on {envs}", metric)
+    learning_curves(curves, out, f"{algos} on {envs}", metric, env=envs)
 
 
 def learning_curves(
@@ -41,8 +42,9 @@ def learning_curves(
     metric: str = RETURN,
     window: float = 0.02,
     dashed: Collection[str] = (),
+    env: str = "",
 ) -> None:
-    """One line per run, the mean over its seeds, in a band of one standard deviation.
+    """One line per run, the mean over its seeds, in a band of one standard deviation: no further than `env` can return.
 
     Each seed's curve is a running mean over `window` of the run, so that runs with few and with many
     lines of metrics can be compared. The runs named in `dashed` are drawn so.
@@ -60,9 +62,10 @@ def learning_curves(
             measured &= np.isin(np.arange(len(x)), marks)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        style = dict(linestyle="--" if name in dashed else "-", marker="o" if marks else "", markersize=4)
-        axes.plot(x, mean, color=color, label=as_written(name), linewidth=1.8, **style)
-        axes.fill_between(x, mean - std, mean + std, color=color, alpha=0.15, linewidth=0)
+        line, marker = "--" if name in dashed else "-", "o" if marks else ""
+        axes.plot(x, mean, line, marker=marker, markersize=4, color=color, label=as_written(name), linewidth=1.8)
+        low, high = band(env if metric == RETURN else "", mean, std)
+        axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
     seeds = max(len(np.unique(table["seed"])) for table in runs.values())
     over = f" (line and band: mean and standard deviation over {seeds} seeds)" if seeds > 1 else ""
     axes.set(xlabel=f"environment steps{over}", ylabel=AXIS_LABELS.get(metric, metric))

@@ -14,7 +14,7 @@ from isobatch.gradients.aggregations import compare
 from isobatch.laboratory.batches import first_episodes
 from isobatch.laboratory.chains import chain_bytes
 from isobatch.laboratory.inner_products import check_memory
-from isobatch.laboratory.sections.plotting import bar_lengths
+from isobatch.laboratory.sections.plotting import draw_bars
 from isobatch.laboratory.sections.points import cell
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import NotMeasurableError, Subject
@@ -29,6 +29,10 @@ class PairCosine:
 
     pair: tuple[str, str]
     estimate: Estimate
+
+    @property
+    def name(self) -> str:
+        return " and ".join(self.pair)
 
 
 @dataclass(frozen=True)
@@ -80,24 +84,15 @@ class Aggregations:
             f"Cosines between aggregations of {self.episodes_per_batch} whole episodes of {self.length_mean:.0f} "
             f"± {self.length_deviation:.0f} steps"
         )
-        return [TextTable(title, ["aggregations", "cosine"], [[_name(r), cell(r.estimate)] for r in self.cosines])]
+        return [TextTable(title, ["aggregations", "cosine"], [[r.name, cell(r.estimate)] for r in self.cosines])]
 
     def draw(self, path: Path, title: str) -> None:
         """The cosine between each two aggregations."""
         figure, axes = new_figure(size=(8, 3.2))
-        y = np.arange(len(self.cosines))[::-1]
-        estimates = [row.estimate for row in self.cosines]
-        values = np.array([estimate.value for estimate in estimates])
-        axes.barh(y, values, color=COLORS[0], alpha=0.75)
-        axes.errorbar(values, y, xerr=bar_lengths(estimates), fmt="none", ecolor="0.2", capsize=2)
-        axes.set_yticks(y, [_name(row) for row in self.cosines])
+        draw_bars(axes, [row.name for row in self.cosines], [row.estimate for row in self.cosines], COLORS[0])
         axes.set(xlabel="cosine of the gradients of the same episodes (bars: 95 % intervals)")
         axes.set_title(f"{title}, batches of {self.episodes_per_batch} whole episodes", fontsize=10)
         save_figure(figure, path)
-
-
-def _name(row: PairCosine) -> str:
-    return " and ".join(row.pair)
 
 
 def _episodes(subject: Subject, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.formatting import TO, with_interval
 from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.layout import Layout
 from isobatch.laboratory.batches import mean_over_batches
-from isobatch.laboratory.sections.plotting import TEXT_SIZE, draw_level, draw_points
+from isobatch.laboratory.sections.plotting import TEXT_SIZE, draw_level, draw_points, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import NotMeasurableError, Subject
 from isobatch.statistics.bootstrap import Estimate
@@ -84,8 +84,7 @@ class SampleCosines:
                 draw_level(axes, getattr(self.across.means, kind), color, f"{label}, across trajectories")
         axes.axhline(0, color="0.4", linewidth=1)
         axes.set(xscale="log", xlabel="lag", ylabel="cosine of centered gradients", title=title)
-        axes.set_xticks(lags, [str(lag) for lag in lags])
-        axes.minorticks_off()
+        number_ticks(axes, lags)
         axes.legend(fontsize=TEXT_SIZE, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 
 
@@ -128,7 +127,7 @@ class Cosines(SampleCosines):
 
     def draw(self, path: Path, title: str) -> None:
         """Cosines within and across trajectories: means against lag, histograms; with the batch mean; of batches."""
-        figure, ((first, second), (third, fourth)) = new_figure(2, 2, (11, 8))
+        figure, (first, second, third, fourth) = new_panels(2, 2, (11, 8))
         self.draw_means(first, "Pairs of samples: means, with 95 % intervals")
         self.draw_histograms(second, self.within, "Pairs of samples: one batch")
         third.stairs(self.with_mean.density, self.edges, color=COLORS[0], fill=True, alpha=0.6)

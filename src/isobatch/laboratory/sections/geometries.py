@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from isobatch.drawing import COLORS, new_figure, save_figure
+from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.formatting import TO, number, with_interval
 from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import gradient_seconds
@@ -24,15 +24,25 @@ from isobatch.laboratory.sections.points import (
     cell,
     in_units,
     point_fields,
+    ratio_of,
     times,
     unit_of,
 )
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
-from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
+from isobatch.statistics.bootstrap import Estimate, of_resamples
+
+if TYPE_CHECKING:
+    from isobatch.laboratory.diagnosis import Diagnosis
 
 DIRECT_GEOMETRIES = 4  # whose variance is measured on whole batches, besides the run's own
 TERMS = ("individual", "within", "across")
+OVER_TRAINING = {
+    "error": "mean squared error of the gradient",
+    "effective_samples": "effective samples",
+    "critical_batch": "critical batch size",
+}
+MOST_GEOMETRIES = 5  # that are drawn over training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,16 +220,11 @@ class Geometries:
 
     def tables(self) -> list[TextTable]:
         unit, resets = unit_of(self.rows), "staggered" if self.staggered_resets else "together"
-        errors = [
-            [
-                row.name,
-                *row.cells(COLUMNS, unit),
-                "-" if row.measured_variance is None else cell(row.measured_variance, unit),
-                cell(row.effective_samples, digits=0),
-                f"{1e3 * row.seconds_per_batch:.1f}",
-            ]
-            for row in self.rows
-        ]
+        errors = []
+        for row in self.rows:
+            direct = "-" if row.measured_variance is None else cell(row.measured_variance, unit)
+            worth, taken = cell(row.effective_samples, digits=0), f"{1e3 * row.seconds_per_batch:.1f}"
+            errors.append([row.name, *row.cells(COLUMNS, unit), direct, worth, taken])
         return [
             TextTable(
                 f"Batches of {self.budget:,} samples, lambda {self.gae_lambda:g}, environments reset {resets}; "
@@ -236,7 +241,7 @@ class Geometries:
 
     def draw(self, path: Path, title: str) -> None:
         """Variance, squared bias and error against T at equal data, effective samples, and time."""
-        figure, (left, middle, right) = new_figure(1, 3, (13, 4.2))
+        figure, (left, middle, right) = new_panels(1, 3, (13, 4.2))
         steps = np.array([row.num_steps for row in self.rows])
         for axes in (left, middle, right):  # the range first: of a single known point matplotlib makes none
             axes.set(xscale="log", xlim=(steps.min() / 1.3, steps.max() * 1.3))
@@ -285,18 +290,14 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
         yield GeometryRow(
             **point_fields(point),
             other_resets_variance=of_resamples(other.variance),
-            error_to_best=_ratio(point.error, best.error),
+            error_to_best=ratio_of(point.error, best.error),
             seconds_per_batch=subject.source.seconds(n, t) + gradient,
             own=point is own,
-            error_to_own=None if own is None else _ratio(point.error, own.error),
-            variance_to_own=None if own is None else _ratio(point.variance, own.variance),
+            error_to_own=None if own is None else ratio_of(point.error, own.error),
+            variance_to_own=None if own is None else ratio_of(point.variance, own.variance),
             measured_variance=direct_variance(subject.batch_products(n, t, 1)) if (n, t) in directly else None,
         )
         watch(0.6 + 0.4 * (i + 1) / len(points))
-
-
-def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> Estimate:
-    return of_resamples(ratio(numerator, denominator, otherwise=np.inf))
 
 
 def _worth_measuring(subject: Subject) -> list[tuple[int, int]]:
@@ -318,3 +319,23 @@ def _samples(estimate: Estimate) -> str:
         return "more than can be told"
     known = estimate if math.isfinite(estimate.high) else Estimate(estimate.value)
     return with_interval(known, lambda x: number(x, 0), TO)
+
+
+def draw_over_training(diagnoses: Sequence[Diagnosis], path: Path) -> None:
+    """Error, effective samples and critical batch size of some geometries over the checkpoints of a run."""
+    from matplotlib import ticker
+
+    figure, panels = new_panels(1, len(OVER_TRAINING), (13, 4))
+    steps = np.array([diagnosis.env_steps for diagnosis in diagnoses])
+    by_checkpoint = [diagnosis.get(Geometries).rows for diagnosis in diagnoses]
+    count = len(by_checkpoint[0])
+    shown = np.unique(np.linspace(0, count - 1, min(MOST_GEOMETRIES, count)).round().astype(int))
+    for axes, (quantity, title) in zip(panels, OVER_TRAINING.items(), strict=True):
+        axes.set(yscale="log", xlabel="environment steps", title=title)
+        for color, place in enumerate(shown):
+            estimates = [getattr(rows[place], quantity) for rows in by_checkpoint]
+            draw_points(axes, steps, estimates, "o-", color, by_checkpoint[0][place].name)
+        axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    panels[0].legend(fontsize=TEXT_SIZE, frameon=False)
+    figure.suptitle(f"{diagnoses[0].title}: over training ({INTERVALS})", fontsize=10)
+    save_figure(figure, path)

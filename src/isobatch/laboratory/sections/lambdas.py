@@ -9,13 +9,22 @@ from typing import Self
 
 import numpy as np
 
-from isobatch.drawing import new_figure, save_figure
+from isobatch.drawing import new_panels, save_figure
 from isobatch.laboratory.landscape import at_geometry, measure
 from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, draw_points
-from isobatch.laboratory.sections.points import COLUMNS, WORTH_SAYING, Point, in_units, point_fields, times, unit_of
+from isobatch.laboratory.sections.points import (
+    COLUMNS,
+    WORTH_SAYING,
+    Point,
+    in_units,
+    point_fields,
+    ratio_of,
+    times,
+    unit_of,
+)
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import NotMeasurableError, Subject
-from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
+from isobatch.statistics.bootstrap import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +58,7 @@ class Lambdas:
             ]
             best = min(points, key=lambda point: point.error[0])
             for point in points:
-                to_best = of_resamples(ratio(point.error, best.error, otherwise=np.inf))
+                to_best = ratio_of(point.error, best.error)
                 rows.append(LambdaRow(**point_fields(point), own_geometry=(n, t) in own, error_to_best=to_best))
         return cls(tuple(rows), own_lambda)
 
@@ -75,8 +84,7 @@ class Lambdas:
     def draw(self, path: Path, title: str) -> None:
         """Variance, squared bias and error against lambda, for each rollout length."""
         lengths = sorted({row.num_steps for row in self.rows})
-        figure, panels = new_figure(1, len(lengths), (4.4 * len(lengths), 4))
-        panels = np.atleast_1d(panels)
+        figure, panels = new_panels(1, len(lengths), (4.4 * len(lengths), 4))
         for axes, steps in zip(panels, lengths, strict=True):
             rows = [row for row in self.rows if row.num_steps == steps]
             x = np.arange(len(rows))

@@ -14,7 +14,7 @@ from isobatch.formatting import with_interval
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.laboratory.batches import few_batches, mean_over_batches
 from isobatch.laboratory.options import doubling
-from isobatch.laboratory.sections.plotting import draw_points
+from isobatch.laboratory.sections.plotting import draw_points, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
 from isobatch.statistics.bootstrap import Estimate
@@ -70,14 +70,8 @@ class Minibatches:
             )
 
     def tables(self) -> list[TextTable]:
-        rows = [
-            [
-                str(row.size),
-                with_interval(row.added),
-                "-" if row.added_by_rows is None else with_interval(row.added_by_rows),
-            ]
-            for row in self.rows
-        ]
+        by_rows = ["-" if row.added_by_rows is None else with_interval(row.added_by_rows) for row in self.rows]
+        rows = [[str(row.size), with_interval(row.added), by] for row, by in zip(self.rows, by_rows, strict=True)]
         squared = with_interval(self.rows[0].squared_batch_gradient)
         title = (
             f"Variance that a minibatch adds to a batch of {self.num_envs}x{self.num_steps}, whose gradient has the "
@@ -96,11 +90,9 @@ class Minibatches:
             draw_points(axes, np.array(x) * 1.04, estimates, "s--", 1, "whole environment rows")
         squared = self.rows[0].squared_batch_gradient.value
         axes.axhline(squared, color="0.4", linestyle=":", label="|gradient of the batch|²")
-        axes.set(
-            xscale="log", yscale="log", xlabel="samples in a minibatch", ylabel="variance added to the batch's gradient"
-        )
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
+        axes.set(xscale="log", yscale="log", xlabel="samples in a minibatch")
+        axes.set_ylabel("variance added to the batch's gradient")
+        number_ticks(axes, sizes)
         axes.legend(frameon=False)
         axes.set_title(f"{title}, batches of {self.num_envs}x{self.num_steps}", fontsize=10)
         save_figure(figure, path)

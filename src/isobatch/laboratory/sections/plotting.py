@@ -40,10 +40,24 @@ def draw_level(axes: Axes, estimate: Estimate, color: int, label: str) -> None:
         axes.axhspan(estimate.low, estimate.high, color=COLORS[color], alpha=0.12, linewidth=0)
 
 
+def draw_bars(axes: Axes, names: Sequence[str], estimates: Sequence[Estimate], color: str | list[str]) -> None:
+    """Values as horizontal bars with their intervals, the first on top."""
+    y, values = np.arange(len(names))[::-1], np.array([estimate.value for estimate in estimates])
+    axes.barh(y, values, color=color, alpha=0.75)
+    axes.errorbar(values, y, xerr=bar_lengths(estimates), fmt="none", ecolor="0.2", capsize=2)
+    axes.set_yticks(y, names)
+
+
 def bar_lengths(estimates: Sequence[Estimate]) -> np.ndarray:
     """Distances to the ends of the intervals, [2, n]; none where an end is not known."""
     bars = [(e.value - e.low, e.high - e.value) for e in estimates]
     return np.maximum(np.array([b if np.isfinite(b).all() else (0.0, 0.0) for b in bars], float).reshape(-1, 2).T, 0.0)
+
+
+def number_ticks(axes: Axes, values: Sequence[int] | np.ndarray) -> None:
+    """Ticks of a logarithmic axis at these values and nowhere else."""
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
 
 
 def plain_numbers(axes: Axes) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from isobatch.formatting import TO, number, with_interval
 from isobatch.laboratory.landscape import Measured
-from isobatch.statistics.bootstrap import Estimate, of_resamples
+from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
 
 WORTH_SAYING = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
 COLUMNS = ("variance", "squared_bias", "error")
@@ -49,6 +51,11 @@ def point_fields(measured: Measured) -> dict[str, Any]:
         f.name: of_resamples(getattr(measured, f.name)) for f in dataclasses.fields(Point) if f.name not in settings
     }
     return {name: getattr(measured, name) for name in settings} | estimates
+
+
+def ratio_of(numerator: np.ndarray, denominator: np.ndarray) -> Estimate:
+    """Of two estimates with resamples."""
+    return of_resamples(ratio(numerator, denominator, otherwise=np.inf))
 
 
 def cell(estimate: Estimate, unit: float = 1.0, digits: int = 2) -> str:

@@ -19,7 +19,17 @@ function whole() {
 
 const stepsAt = (index) => (data.environments[curves.environment].last * (index + 1)) / data.points;
 
-// Mean and standard deviation over the seeds that are there, at each point.
+// What the metric can be at the least and at the most on this environment: bands go no further.
+function limits(metric) {
+  const [normalized, source] = data.normalized;
+  const { bounds, range } = data.environments[curves.environment];
+  const ends = [bounds[0] === null ? -Infinity : bounds[0], bounds[1] === null ? Infinity : bounds[1]];
+  if (metric === source) return ends;
+  if (metric !== normalized || !range) return [-Infinity, Infinity];
+  return ends.map((end) => (end - range[0]) / (range[1] - range[0]));
+}
+
+// Mean and standard deviation over the seeds that are there, at each point, and the ends of the band.
 function statistics(cell, metric) {
   const key = `${cell}/${metric}`;
   if (curves.memory.has(key)) return curves.memory.get(key);
@@ -30,13 +40,17 @@ function statistics(cell, metric) {
     const normalize = (value) => (value === null || Number.isNaN(low) ? null : (value - low) / (high - low));
     seeds = seeds.map((line) => line.map(normalize));
   }
-  const found = { seeds, mean: [], deviation: [], count: [] };
+  const found = { seeds, mean: [], deviation: [], low: [], high: [], count: [] };
+  const [least, most] = limits(metric);
   for (let i = 0; i < data.points; i++) {
     const values = seeds.map((line) => line[i]).filter((value) => value !== null);
     const mean = values.length ? values.reduce((sum, v) => sum + v, 0) / values.length : null;
     const square = values.reduce((sum, v) => sum + (v - mean) ** 2, 0);
     found.mean.push(mean);
-    found.deviation.push(values.length ? Math.sqrt(square / values.length) : null);
+    const deviation = values.length ? Math.sqrt(square / values.length) : null;
+    found.deviation.push(deviation);
+    found.low.push(Math.max(mean - deviation, Math.min(mean, least)));
+    found.high.push(Math.min(mean + deviation, Math.max(mean, most)));
     found.count.push(values.length);
   }
   curves.memory.set(key, found);
@@ -79,8 +93,8 @@ function bandPath(line, x, y) {
   line.mean.forEach((mean, i) => {
     if (mean === null || line.count[i] < 2) return close();
     const at = x(stepsAt(i)).toFixed(1);
-    above.push(`${at},${y(mean + line.deviation[i]).toFixed(1)}`);
-    below.push(`${at},${y(mean - line.deviation[i]).toFixed(1)}`);
+    above.push(`${at},${y(line.high[i]).toFixed(1)}`);
+    below.push(`${at},${y(line.low[i]).toFixed(1)}`);
   });
   close();
   return text;
@@ -98,7 +112,7 @@ function extent(shown, [from, to], log) {
     line.mean.forEach((mean, i) => {
       if (mean === null || stepsAt(i) < from || stepsAt(i) > to) return;
       look(mean);
-      if (byId("curves-bands").checked && !log) [-1, 1].forEach((sign) => look(mean + sign * line.deviation[i]));
+      if (byId("curves-bands").checked && !log) [line.low[i], line.high[i]].forEach(look);
       if (byId("curves-seeds").checked) line.seeds.forEach((seed) => look(seed[i]));
     });
   }

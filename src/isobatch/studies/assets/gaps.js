@@ -58,7 +58,7 @@ function beginGaps() {
   const entries = data.gaps.variants.map((label, place) => ({ label, place }));
   legend(byId("gaps-legend"), entries, gaps.hidden, { change: drawGaps, mark: () => {} });
   byId("gaps-note").textContent =
-    `Normalized final return of the largest batch less that of 1/${data.gaps.divisor} of it, with standard error, ` +
+    `Normalized final return of the largest batch minus that of 1/${data.gaps.divisor} of it, with standard error, ` +
     "on a square-root axis. Near 0 the batch size does not matter.";
   drawGaps();
 }

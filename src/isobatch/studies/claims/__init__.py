@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isobatch.errors import UsageError, near_matches
+from isobatch.errors import unknown_name
 from isobatch.studies.claims import adam_rule, aggregation, epochs, ewma, geometry, invariance, prox_grid, staleness
 from isobatch.studies.grid import Study
 
@@ -14,9 +14,7 @@ STUDIES: dict[str, Study] = {
 
 def study_of(name: str) -> Study:
     if name not in STUDIES:
-        raise UsageError(
-            f"study {name!r} is unknown{near_matches(name, STUDIES) or '; use ' + ', '.join(STUDIES) + '.'}"
-        )
+        raise unknown_name(f"study {name!r}", name, STUDIES)
     return STUDIES[name]
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from isobatch.rescaling import rescale
-from isobatch.statistics.gaps import gap
 from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
-from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.grid import Cell, Grid, Row, RuleChoice, Study
 from isobatch.studies.scores import levels, scores, select
 from isobatch.studies.verdicts import MEASURES, gap_sentence
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 UNDIVIDED = "nothing to do"
-RULES: dict[str, dict[str, Any]] = {
+RULES: dict[str, RuleChoice] = {
     "square root": {},
     "linear": dict(use=["linear-adam"]),
     "none": dict(without=["adam-sqrt"]),
@@ -44,16 +41,9 @@ def verdict(rows: list[Row]) -> list[str]:
                 sizes |= {
                     f"c = {c}": scores(in_env, column, divisor=c, adam_rule=name) for c in levels(in_env, "divisor")[1:]
                 }
-                sentences.append(f"{env}, {name}, {gap_sentence(score, gap(sizes))}")
+                sentences.append(f"{env}, {name}, {gap_sentence(score, sizes)}")
     return sentences
 
 
-STUDY = Study(
-    "adam-rule",
-    "Adam's step size follows the square root of the batch size, not the batch size (appendix C).",
-    grid,
-    verdict,
-    pictures="adam_rule",
-    everywhere={"divisor": 1},
-    divisor="divisor",
-)
+CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."
+STUDY = Study("adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor")

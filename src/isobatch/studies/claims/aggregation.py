@@ -5,11 +5,10 @@ from __future__ import annotations
 import typing
 
 from isobatch.settings.config import Aggregation
-from isobatch.statistics.gaps import gap
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import MEAN, levels, scores
-from isobatch.studies.verdicts import MEASURES, Question, answers, gap_sentence
+from isobatch.studies.scores import MEAN, levels
+from isobatch.studies.verdicts import Question, answers, gap_sentences
 
 AGGREGATIONS = typing.get_args(Aggregation)
 # A rollout has room for one episode at least. Adam takes away the scale of the gradient, and only if nothing clips it
@@ -31,30 +30,20 @@ def grid(scale: str) -> Grid:
         sizes = WHOLE_EPISODES if scale == "paper" else SIZES[env] | dict(total_timesteps=STEPS[scale][env])
         config = base("reinforce", env, scale, num_minibatches=1, update_epochs=1, **sizes)
         for aggregation in AGGREGATIONS:
-            settings = config.replace(
-                aggregation=aggregation, max_grad_norm="inf", aggregation_horizon=config.num_steps
-            )
-            cells.append(Cell(settings, {"aggregation": aggregation}))
+            settings = dict(aggregation=aggregation, max_grad_norm="inf", aggregation_horizon=config.num_steps)
+            cells.append(Cell(config.replace(**settings), {"aggregation": aggregation}))
     return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sentences = []
-    for column, score in MEASURES.items():
-        between = gap({name: scores(rows, column, aggregation=name) for name in levels(rows, "aggregation")})
-        sentences.append(f"Whole episodes, {gap_sentence(score, between)}")
     textbook = dict(aggregation="trajectory")
     questions = [
         Question(f"{name} minus trajectory (the textbook's), over the run", MEAN, dict(aggregation=name), textbook)
         for name in levels(rows, "aggregation")
         if name != "trajectory"
     ]
-    return sentences + answers(rows, questions)
+    return gap_sentences("Whole episodes", rows, "aggregation") + answers(rows, questions)
 
 
-STUDY = Study(
-    "aggregation",
-    "Averaging over time steps is as good as the textbook's sum over each trajectory.",
-    grid,
-    verdict,
-)
+CLAIM = "Averaging over time steps is as good as the textbook's sum over each trajectory."
+STUDY = Study("aggregation", CLAIM, grid, verdict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from isobatch.rescaling import rescale
-from isobatch.statistics.gaps import gap
 from isobatch.studies.base_settings import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import levels, scores
@@ -29,14 +28,9 @@ def verdict(rows: list[Row]) -> list[str]:
     for column, score in MEASURES.items():
         for epochs in levels(rows, "update_epochs"):
             sizes = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
-            sentences.append(f"E = {epochs}, {gap_sentence(score, gap(sizes))}")
+            sentences.append(f"E = {epochs}, {gap_sentence(score, sizes)}")
     return sentences
 
 
-STUDY = Study(
-    "epochs",
-    "The rules need one policy epoch: with more of them learning depends on the batch size (section 4).",
-    grid,
-    verdict,
-    pictures="update_epochs",
-)
+CLAIM = "The rules need one policy epoch: with more of them learning depends on the batch size (section 4)."
+STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs")

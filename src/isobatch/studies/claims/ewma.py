@@ -46,9 +46,5 @@ def verdict(rows: list[Row]) -> list[str]:
     return answers(rows, questions) + sentences
 
 
-STUDY = Study(
-    "ewma",
-    "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4).",
-    grid,
-    verdict,
-)
+CLAIM = "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4)."
+STUDY = Study("ewma", CLAIM, grid, verdict)

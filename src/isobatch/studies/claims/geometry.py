@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from isobatch.settings.config import Config
-from isobatch.statistics.gaps import gap
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
-from isobatch.studies.verdicts import MEASURES, gap_sentence, measured_text
+from isobatch.studies.verdicts import gap_sentences, measured_text
 
 SHAPES = {
     "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
@@ -35,11 +34,7 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sentences = []
-    for column, score in MEASURES.items():
-        between = gap({shape: scores(rows, column, shape=shape) for shape in levels(rows, "shape")})
-        sentences.append(f"N x T, {gap_sentence(score, between)}")
-    return sentences
+    return gap_sentences("N x T", rows, "shape")
 
 
 def laboratory(scale: str) -> list[Measurement]:
@@ -62,9 +57,8 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
                 f"{point['num_envs']} x {point['num_steps']} {measured_text(point, 'variance', '.2f', least)}"
                 for point in points
             )
-            sentences.append(
-                f"{env}, policy after {steps:,} steps: variance of the gradient, the least is 1: {ratios}."
-            )
+            policy = f"{env}, policy after {steps:,} steps"
+            sentences.append(f"{policy}: variance of the gradient, the least is 1: {ratios}.")
         variance = {
             f"{p['num_envs']} x {p['num_steps']}": np.mean(
                 [x["variance"] for x in select(in_env, num_envs=p["num_envs"], num_steps=p["num_steps"])]
@@ -81,11 +75,5 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     return sentences
 
 
-STUDY = Study(
-    "geometry",
-    "At equal data many environments for few steps beat few environments for many (Mayor 2025).",
-    grid,
-    verdict,
-    laboratory=laboratory,
-    reading=reading,
-)
+CLAIM = "At equal data many environments for few steps beat few environments for many (Mayor 2025)."
+STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from isobatch.statistics.aggregates import contrast
-from isobatch.statistics.gaps import gap
+from isobatch.statistics.comparisons import gap
 from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
@@ -80,11 +80,5 @@ def slopes(rows: list[Row], column: str) -> np.ndarray:
     return np.array(fits).T
 
 
-STUDY = Study(
-    "prox-grid",
-    "Halving the proximal policy's center of mass acts like halving the KL coefficient (the grid of appendix G).",
-    grid,
-    verdict,
-    pictures="center_of_mass",
-    surface=("center_of_mass", "kl_coef"),
-)
+CLAIM = "Halving the proximal policy's center of mass acts like halving the KL coefficient (the grid of appendix G)."
+STUDY = Study("prox-grid", CLAIM, grid, verdict, pictures="center_of_mass", surface=("center_of_mass", "kl_coef"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
@@ -13,8 +12,8 @@ from isobatch.studies.verdicts import Question, answers
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 CARTPOLE_LEVELS = (0, 2, 4, 8, 16)  # at laptop scale
 FRESH = "fresh data"
-SIZES = dict(num_envs=16, num_steps=64, num_minibatches=8)
-SETTINGS: dict[str, dict[str, Any]] = {
+SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8)
+SETTINGS: dict[str, SettingsByName] = {
     # Lambda and entropy bonus are the paper's. With CartPole's usual ones (.8 and 0) decoupled runs failed too: .24
     # over the run at staleness 4, where fresh data gave .74.
     "CartPole-v1": SIZES | dict(gamma=0.99, gae_lambda=0.95, ent_coef=0.01, total_timesteps=400_000),
@@ -58,11 +57,5 @@ def verdict(rows: list[Row]) -> list[str]:
     ]
 
 
-STUDY = Study(
-    "staleness",
-    "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1).",
-    grid,
-    verdict,
-    pictures="staleness",
-    everywhere={"staleness": 0},
-)
+CLAIM = "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1)."
+STUDY = Study("staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0})
