@@ -156,7 +156,8 @@ def mixed_minibatch(config: Config, facts: Facts) -> Said:
 
 def reinforce_batch(config: Config, facts: Facts) -> Said:
     size = config.geometry.optimization_batch
-    text = f"{size:,} samples per update; REINFORCE wants at least {REINFORCE_SAMPLES:,}."
+    used = ", of which those of whole episodes are used (charts/samples_used)" if config.complete_episodes else ""
+    text = f"{size:,} samples per update{used}; REINFORCE wants at least {REINFORCE_SAMPLES:,}."
     if config.algo != "reinforce":
         return None, f"{text} Not for {config.algo}."
     more = math.ceil(REINFORCE_SAMPLES * config.num_minibatches / config.num_steps)

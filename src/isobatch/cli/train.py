@@ -12,8 +12,8 @@ from isobatch.cli import console
 from isobatch.cli.console import Output
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.errors import UsageError
-from isobatch.formatting import setting_text
-from isobatch.settings.accounting import batch_accounting
+from isobatch.formatting import counted, setting_text
+from isobatch.settings.accounting import batch_accounting, surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
@@ -86,11 +86,17 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
     head.print(console.subject(config.algo, config.env, f", {seeds}"))
     lines = batch_accounting(config)
+    from isobatch.envs.registry import environment_of
+
     if config.policy_iterations_per_phase:
-        from isobatch.envs.registry import environment_of
         from isobatch.training.memory import in_words, phase_bytes
 
         lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
+    if config.complete_episodes:
+        limit, batch = environment_of(config).max_steps, config.geometry.iteration_batch
+        used = surely_used(config, limit)
+        sentence = f"used: at least {counted(used, 'step')} of the {batch:,} ({used / batch:.0%})"
+        lines.insert(1, ("whole episodes", f"{sentence}, those of episodes that end in their row at any length"))
     head.print(console.pairs([*lines, ("files", str(run_dir))]))
 
 
@@ -179,6 +185,12 @@ def show(result: Result) -> None:
         f"{result.compile_seconds:.1f} s to compile."
     )
     assert result.run_dir is not None  # the command keeps every run
+    import numpy as np
+
+    used = result.metrics.get("charts/samples_used")
+    if used is not None and len(used):
+        share = float(np.nanmean(used)) / result.config.geometry.iteration_batch
+        console.out.print(f"{share:.0%} of the steps were learned from: whole episodes.")
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
         console.out.print(f"Interrupted and kept: isobatch train --resume {words}")

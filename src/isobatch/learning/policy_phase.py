@@ -22,7 +22,7 @@ from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
-from isobatch.networks.shards import axes_of, mean, own_key
+from isobatch.networks.shards import axes_of, mean, own_key, total
 from isobatch.rollouts.segment import Segment, complete_episodes
 from isobatch.settings.config import Config, Hypers
 
@@ -84,6 +84,8 @@ def prepare(
         "advantages/ewma_mean": advantage_moments.mean,
         "advantages/ewma_std": jnp.sqrt(advantage_moments.variance),
     }
+    if config.complete_episodes:
+        metrics["charts/samples_used"] = total(jnp.sum(used), across).astype(advantage.dtype)
     if config.advantage_norm in ("iteration", "ewma"):
         advantage = advantage_moments.normalize(advantage, hypers.adv_norm_eps)
     # On fresh data the recent policy, the one before this iteration's updates, is the behavior policy.

@@ -151,6 +151,17 @@ def gradient_clip(before: Config, after: Config) -> str:
     )
 
 
+def whole_episodes(after: Config) -> str:
+    """Collected is not used, where whole episodes are."""
+    if not after.complete_episodes:
+        return ""
+    return (
+        f"the {after.geometry.iteration_batch:,} steps of an iteration are those that are collected. Learned from are "
+        f"whole episodes that begin early enough to end within num_steps={after.num_steps:,} at any length: num_steps "
+        "minus the time limit, of each row, or more (the metric charts/samples_used says how many)."
+    )
+
+
 def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch: float | None) -> tuple[str, ...]:
     """Every sentence that applies, the weightiest first."""
     if before == after:
@@ -163,6 +174,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         phase_rounding(before, after),
         minibatch_normalization(before, after),
         steps_change(before, after),
+        whole_episodes(after),
         stale_data(before, after),
         malladi_range(before, after, rules),
         gradient_clip(before, after),

@@ -37,6 +37,14 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
     return list(lines.items())
 
 
+def surely_used(config: Config, time_limit: int) -> int:
+    """Samples of an iteration of whole episodes that are used, whatever the lengths of its episodes.
+
+    An episode is used that begins early enough to end within its row at any length, so all steps up to there are.
+    """
+    return config.num_envs * (config.num_steps - time_limit + 1)
+
+
 def _shards(config: Config) -> dict[str, str]:
     """What the shards are, where there are several."""
     if config.num_shards == 1:
