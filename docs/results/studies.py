@@ -1,6 +1,7 @@
 """Run every study at laptop scale and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
 
     python docs/results/studies.py [--only NAME] [--out runs]
+    python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged again
 
 Finished studies are kept. What stands outside the two comments of a page is written by hand.
 """
@@ -18,6 +19,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from isobatch.studies.claims import study_of
+from isobatch.studies.study_directory import typed
 from isobatch.studies.summary_table import COLUMNS
 
 HERE = Path(__file__).parent
@@ -32,18 +35,39 @@ PICTURES = {  # of each study, those that its page shows
     "geometry": ["curves", "variance"],
     "aggregation": ["curves", "scores"],
 }
+FROM_ROWS = [name for name in PICTURES if name not in ("invariance", "geometry")]  # which the laboratory takes part in
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PICTURES)
     parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--verdicts", action="store_true", help="train nothing: judge the committed rows again")
     args = parser.parse_args()
+    if args.verdicts:
+        for name in [args.only] if args.only else FROM_ROWS:
+            page = HERE / f"{name}.md"
+            page.write_text(with_verdict(page.read_text(), verdict(name)))
+        return
     for name in [args.only] if args.only else PICTURES:
         path = args.out / f"study-{name}-laptop"
         words = ["isobatch", "study", "run", name, "--scale", "laptop", "--out", str(path), "--json"]
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
         write_page(name, path, json.loads(done.stdout))
+
+
+def verdict(name: str) -> list[str]:
+    """What the committed rows of a study say."""
+    with gzip.open(HERE / f"{name}-rows.csv.gz", "rt", newline="") as file:
+        rows = [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
+    return study_of(name).verdict(rows)
+
+
+def with_verdict(text: str, sentences: list[str]) -> str:
+    """A page with these sentences between its pictures and its tables."""
+    measured = text[text.index(BEGIN) : text.index(END)]
+    first, last = measured.index("\n* ") + 1, measured.index("\n\nBrackets hold")
+    return text.replace(measured, measured[:first] + "\n".join(f"* {s}" for s in sentences) + measured[last:])
 
 
 def write_page(name: str, path: Path, report: dict[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import MEAN, levels, select
-from isobatch.studies.verdicts import Question, answers
+from isobatch.studies.scores import levels, select
+from isobatch.studies.verdicts import MEASURES, Question, answers
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 CARTPOLE_LEVELS = (0, 2, 4, 8, 16)  # at laptop scale
@@ -35,16 +37,14 @@ def grid(scale: str) -> Grid:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    """By the mean over the run, since old data delays what is learned in the end."""
+    """Every pair, in the end and over the run: old data may only delay what is learned, or spoil the end of it."""
     questions = []
     for level in levels(rows, "staleness")[1:]:
-        decoupled = dict(staleness=level, treatment="decoupled")
-        others = {name: decoupled | dict(treatment=name) for name in ("recent", "behavior")} | {
-            FRESH: dict(staleness=0)
-        }
-        for name, other in others.items():
-            text = f"Staleness {level}: decoupled minus {name}, in normalized return over the run"
-            questions.append(Question(text, MEAN, decoupled, other))
+        stale = {name: dict(staleness=level, treatment=name) for name in ("decoupled", "behavior", "recent")}
+        for (name, one), (other_name, other) in combinations((stale | {FRESH: dict(staleness=0)}).items(), 2):
+            for column, score in MEASURES.items():
+                text = f"Staleness {level}: {name} minus {other_name}, in normalized {score}"
+                questions.append(Question(text, column, one, other))
     sentences = answers(rows, questions)
     divergences = {
         env: [row["approx_kl"] for row in select(rows, staleness=0, env=env) if row["approx_kl"] is not None]
