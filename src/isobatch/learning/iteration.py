@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,10 +131,13 @@ def policy_phase(
         config, segment, learner.networks.policy, reward_scale, advantage_moments, hypers
     )
     rate = learning_rate(config, hypers, iteration)
+    if learner.rate is not None:
+        rate = jnp.where(learner.rate > 0, learner.rate, rate).astype(learner.rate.dtype)
+        learner = eqx.tree_at(lambda l: l.rate, learner, rate)
     if config.noise_scale:
         metrics |= noise_metrics(config, batch, learner, hypers)
     learner, step_metrics = optimize(config, batch, learner, hypers, rate, key)
-    metrics |= step_metrics | {"charts/learning_rate": rate}
+    metrics |= step_metrics | {"charts/learning_rate": rate if learner.rate is None else learner.rate}
     if config.staleness:
         metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
         metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)

@@ -19,6 +19,7 @@ from isobatch.learning.aggregation import aggregate, sample_weights
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import make_optimizer
 from isobatch.learning.state import Learner
+from isobatch.learning.step_size import adapted, is_too_far
 from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
@@ -128,6 +129,8 @@ def optimize(
 ) -> tuple[Learner, Metrics]:
     """E epochs of M gradient steps. Metrics are means over all samples of all epochs."""
     (steps, rows), across = batch.advantage.shape, axes_of(config.num_shards)
+    if learner.stopped is not None:
+        learner = eqx.tree_at(lambda l: l.stopped, learner, jnp.zeros((), bool))
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
     def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
@@ -150,6 +153,8 @@ def optimize(
         means["losses/value_loss"] = value_metrics["losses/value_loss"]
     else:
         learner, means = epochs("joint", learner, key, config.update_epochs)
+    if learner.stopped is not None:
+        means["charts/gradient_steps"] *= config.geometry.gradient_steps
     # Of all samples together, not a mean over minibatches, which would depend on their size.
     second_moment = means.pop("importance/second_moment")
     means["importance/ess"] = means["importance/mean"] ** 2 / second_moment
@@ -183,6 +188,8 @@ def gradient_step(
     averaged = None if learner.proximal is None else learner.proximal.params
     own = jax.grad(total_loss, argnums=3, has_aux=True)(config, part, batch, learner.networks, averaged, hypers)
     gradient, metrics = mean(own, across)  # shards have as many samples each
+    if learner.rate is not None and part != "value":
+        rate = adapted(learner.rate, metrics["losses/approx_kl"], hypers.desired_kl)
     state = learner.value_optimizer if part == "value" else learner.optimizer
     updates, state = make_optimizer(config, hypers).update(gradient, state, learner.networks)
     networks = jax.tree.map(lambda p, u: p - rate * u, learner.networks, updates)
@@ -191,7 +198,17 @@ def gradient_step(
         return eqx.tree_at(lambda l: (l.networks, l.value_optimizer), learner, (networks, state)), metrics
     proximal = None if learner.proximal is None else learner.proximal.update(networks.policy, hypers.beta_prox)
     metrics["proximal/age"] = jnp.zeros(()) if learner.proximal is None else learner.proximal.age
-    return Learner(networks, state, learner.value_optimizer, learner.aux_optimizer, proximal), metrics
+    after = Learner(
+        networks, state, learner.value_optimizer, learner.aux_optimizer, proximal, learner.rate, learner.stopped
+    )
+    if learner.rate is not None:
+        after = eqx.tree_at(lambda l: l.rate, after, rate)
+    if learner.stopped is not None:
+        stopped = learner.stopped | is_too_far(metrics["losses/approx_kl"], hypers.target_kl)
+        after = jax.tree.map(lambda old, new: jnp.where(stopped, old, new), learner, after)
+        after = eqx.tree_at(lambda l: l.stopped, after, stopped)
+        metrics["charts/gradient_steps"] = 1.0 - stopped
+    return after, metrics
 
 
 def total_loss(

@@ -25,7 +25,7 @@ from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.rollouts.staleness import empty_queue, has_fillers, seen_dtype
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.schedules import schedule_of
+from isobatch.settings.schedules import ADAPTIVE, schedule_of
 
 jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
 
@@ -38,6 +38,8 @@ class Learner(eqx.Module):
     value_optimizer: Any  # None unless the value function has epochs of its own
     aux_optimizer: Any  # None unless there is an auxiliary phase
     proximal: Ewma | None  # averaged policy weights, for the proximal policy `ewma`
+    rate: Float[Array, ""] | None = None  # step size, where it follows the KL
+    stopped: Bool[Array, ""] | None = None  # whether the gradient steps of this iteration have ended, where they can
 
 
 class Phase(eqx.Module):
@@ -142,6 +144,8 @@ def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: U
         value_optimizer=optimizer if config.value_epochs else None,
         aux_optimizer=optimizer if config.policy_iterations_per_phase else None,
         proximal=Ewma.start(networks.policy) if config.proximal_policy == "ewma" else None,
+        rate=jnp.zeros(()) if config.lr_schedule == ADAPTIVE else None,  # 0: not begun
+        stopped=jnp.zeros((), bool) if config.stop_at_target_kl else None,
     )
     learning = Learning(
         learner=learner,

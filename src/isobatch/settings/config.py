@@ -56,6 +56,12 @@ class Hypers:
     beta1: Annotated[float, DECAY, "Adam: decay rate of the first moment."] = 0.9
     beta2: Annotated[float, DECAY, "Adam: decay rate of the second moment (RMSProp: its decay rate)."] = 0.999
     optimizer_eps: Annotated[float, POSITIVE, "Adam and RMSProp: added to the root of the second moment."] = 1e-5
+    desired_kl: Annotated[
+        float, POSITIVE, "lr_schedule adaptive: the rate falls by 1.5 above twice this KL, and rises below half of it."
+    ] = 0.01
+    target_kl: Annotated[
+        float, POSITIVE, "KL from the behavior policy at which the gradient steps of an iteration end (times 1.5)."
+    ] = 0.02
     max_grad_norm: Annotated[float, POSITIVE_OR_INF, "Clip gradients to this global norm; inf switches it off."] = 0.5
     gamma: Annotated[float, UNIT, "Discount factor of the return."] = 0.99
     gae_lambda: Annotated[float, UNIT, "Bootstrapping parameter of generalized advantage estimation."] = 0.95
@@ -191,13 +197,17 @@ class Config:
     optimizer: Annotated[OptimizerName, "Optimizer."] = "adam"
     lr_schedule: Annotated[
         str,
-        "constant; linear: the learning rate falls to zero over the run; or one given to `isobatch.register_schedule`.",
+        "constant; linear: the learning rate falls to zero over the run; adaptive: it follows the KL of minibatches "
+        "towards desired_kl; or one given to `isobatch.register_schedule`.",
     ] = "constant"
 
     normalize_observations: Annotated[bool, "Scale observations by their running mean and standard deviation."] = False
     normalize_rewards: Annotated[
         bool, "Scale rewards by the running standard deviation of the discounted return."
     ] = False  # fmt: skip
+    stop_at_target_kl: Annotated[
+        bool, "End the gradient steps of an iteration where the KL of a minibatch exceeds 1.5 times target_kl."
+    ] = False
     noise_scale: Annotated[
         bool,
         "Measure the gradient noise scale in every iteration, for one more gradient pass over it (metrics noise/*).",
@@ -243,6 +253,8 @@ class Config:
         clean = parse_fields(changes, setting_fields(), "setting")
         if clean.get("num_shards", 1) > 1 and self.minibatch_scheme == "shuffle":  # which would cross shards
             clean.setdefault("minibatch_scheme", "stratified")
+        if "target_kl" in changes:  # whoever names it wants it
+            clean.setdefault("stop_at_target_kl", True)
         hypers = {name: clean.pop(name) for name in fields_of(Hypers) if name in clean}
         return dataclasses.replace(self, hypers=dataclasses.replace(self.hypers, **hypers), **clean)
 

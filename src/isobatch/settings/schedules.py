@@ -10,7 +10,12 @@ from isobatch.errors import UsageError, near_matches
 Schedule = Callable[[Any], Any]
 """Progress, from 0 at the first iteration to almost 1 at the last -> what the learning rate is multiplied by."""
 
-STANDARD: dict[str, Schedule] = {"constant": lambda progress: 1.0, "linear": lambda progress: 1 - progress}
+ADAPTIVE = "adaptive"  # the rate follows the KL of each minibatch (`learning.step_size`): where it begins is constant
+STANDARD: dict[str, Schedule] = {
+    "constant": lambda progress: 1.0,
+    "linear": lambda progress: 1 - progress,
+    ADAPTIVE: lambda progress: 1.0,
+}
 _REGISTERED: dict[str, Schedule] = {}
 
 
