@@ -135,7 +135,7 @@ def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[s
     rows = [i for i, row in enumerate(_shown_rows(config)) if row is not None]
     total = blocks * each
     cells = [_color(rows[k * len(rows) // total]) for k in range(total)]
-    if config.minibatch_scheme == "shuffle":
+    if config.minibatch_scheme != "envs":
         random.Random(3).shuffle(cells)
     return [cells[i * each : (i + 1) * each] for i in range(blocks)]
 

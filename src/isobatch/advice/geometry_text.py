@@ -18,6 +18,8 @@ def diagram(config: Config) -> str:
     """From environments to gradient steps, the numbers on the right."""
     g = config.geometry
     cut = "whole environment rows" if config.minibatch_scheme == "envs" else "random permutation"
+    if g.num_shards > 1:
+        cut += f" of each of {g.num_shards} shards"
     time = f" T = {counted(g.num_steps, 'step')} "
     batch = f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
     minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"
@@ -56,7 +58,7 @@ def _boxes(config: Config) -> str:
     count = min(config.num_minibatches, SHOWN_MINIBATCHES)
     shades = SHADES[: min(config.num_envs, len(SHADES))]
     cells = sorted((shades * 4 * count)[: 4 * count], key=shades.index)
-    if config.minibatch_scheme == "shuffle":
+    if config.minibatch_scheme != "envs":
         random.Random(0).shuffle(cells)
     boxes = ["".join(cells[4 * i : 4 * i + 4]) for i in range(count)]
     return "  ".join(boxes) + (" …" if config.num_minibatches > SHOWN_MINIBATCHES else "")
