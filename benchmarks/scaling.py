@@ -42,9 +42,7 @@ def isobatch(words: str, run: Path, cores: str | None = None, **environment: str
     pinned = ["taskset", "-c", cores] if cores else []
     command = [*pinned, sys.executable, "-m", "isobatch", *words.split(), "--quiet", "--json"]
     command += [] if "--resume" in words else ["--run-dir", str(run)]
-    return subprocess.Popen(
-        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    return subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def finished(words: str, run: Path, cores: str | None = None, **environment: str) -> dict:
