@@ -66,28 +66,29 @@ def curves(run: Path) -> np.ndarray:
     from isobatch.training.metrics import read_metrics
 
     table = read_metrics(run)
-    return np.stack([table[name] for name in ("losses/policy_loss", "losses/value_loss", "losses/entropy")])
+    return np.stack([table[name] for name in ("losses/value_loss", "losses/entropy")])
 
 
 def equal(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
-    """Of 4 shards on 1, 2 and 4 devices and in two processes; and where the first difference above 1e-5 is."""
-    yield "| algorithm | numbers | 2 devices | 4 devices | 2 processes | iterations with curves equal to 1e-5 |"
+    """Of 4 shards on 1, 2 and 4 devices and in two processes: weights after 20 iterations, and how long curves agree.
+
+    With a step size as usual, and with CartPole's ten times larger one, which amplifies what rounding begins.
+    """
+    yield "| algorithm | step size | 2 devices | 4 devices | 2 processes | curves agree to 1e-4 |"
     yield "|---|---|---|---|---|---|"
-    for algo in ALGORITHMS:
-        for bits in ("float64", "float32"):
-            words = f"{SMALL} --algo {algo} --num-shards 4 {PPG if algo.startswith('ppg') else ''}"
-            environment = {"JAX_ENABLE_X64": str(int(bits == "float64"))}
-            runs = [scratch / f"{algo}-{bits}-{kind}" for kind in ("1", "2", "4", "processes")]
+    for rate in ("2.5e-4", "2.5e-3"):
+        for algo in ALGORITHMS:
+            words = f"{SMALL} --algo {algo} --learning-rate {rate} --num-shards 4 {PPG if 'ppg' in algo else ''}"
+            runs = [scratch / f"{algo}-{rate}-{kind}" for kind in ("1", "2", "4", "processes")]
             for devices, run in zip((1, 2, 4), runs, strict=False):
-                finished(f"train {words} --devices {devices}", run, **environment)
-            launch = f"launch --num-processes 2 --process-timeout 300 -- train {words} --devices 2"
-            finished(launch, runs[3], **environment)
-            first = weights(runs[0])
+                finished(f"train {words} --devices {devices}", run)
+            finished(f"launch --num-processes 2 --process-timeout 300 -- train {words} --devices 2", runs[3])
+            first, one = weights(runs[0]), curves(runs[0])
             off = [np.linalg.norm(weights(run) - first) / np.linalg.norm(first) for run in runs[1:]]
-            one = curves(runs[0])
-            apart = [np.abs(curves(run) - one) > 1e-5 * np.abs(one).max(axis=1, keepdims=True) for run in runs[1:]]
+            apart = [np.abs(curves(run) - one) > 1e-4 * np.abs(one) for run in runs[1:]]
             same = [int(np.argmax(a.any(axis=0))) if a.any() else one.shape[1] for a in apart]
-            yield f"| {algo} | {bits} | {' | '.join(f'{x:.1e}' for x in off)} | {min(same)} of {one.shape[1]} |"
+            agree = f"{min(same)} of {one.shape[1]} iterations"
+            yield f"| {algo} | {rate} | {' | '.join(f'{x:.0e}' for x in off)} | {agree} |"
 
 
 def efficiency(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
