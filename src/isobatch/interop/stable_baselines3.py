@@ -96,7 +96,7 @@ def _normalize() -> Key:
         parts = _normalize_parts(value)
         if parts is None:
             return {"normalize_observations": False, "normalize_rewards": False}
-        found = {
+        found: dict[str, Any] = {
             "normalize_observations": bool(parts.get("norm_obs", True)),
             "normalize_rewards": bool(parts.get("norm_reward", True)),
         }

@@ -128,7 +128,7 @@ def advantage_decay(config: Config) -> float:
     return config.hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
 
 
-def _proximal(rule: Callable[[float, float], float], config: Config, c: float) -> dict[str, Any]:
+def _proximal(rule: Callable[[float, float], float], config: Config, c: float) -> dict[str, object]:
     """Only an average that is in use has an age."""
     return {"beta_prox": rule(config.hypers.beta_prox, c)} if config.proximal_policy == "ewma" else {}
 

@@ -67,7 +67,7 @@ def _loader() -> type[SafeLoader]:
     # What others dump their tuples as; it makes nothing but a list.
     tuples = "tag:yaml.org,2002:python/tuple"
 
-    def as_list(loader: Loader, node: yaml.SequenceNode) -> list[Any]:
+    def as_list(loader: Loader, node: yaml.SequenceNode) -> list[object]:
         return loader.construct_sequence(node, deep=True)
 
     Loader.add_constructor(tuples, as_list)
