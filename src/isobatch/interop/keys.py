@@ -239,6 +239,8 @@ def minibatch_size(
     def read(value: Any, known: Known) -> dict[str, Any]:
         samples = known.settings["num_envs"] * known.settings["num_steps"]
         size = parse_value(first, value, int) * shares(known)
+        if known.before and samples < size <= known.before.geometry.iteration_batch:
+            raise UsageError(f"{first}={size} said a size, not all of the rollout: write the new one.")
         return {"num_minibatches": minibatch_count(first, min(size, samples) if at_most_all else size, samples, where)}
 
     return key(

@@ -19,7 +19,7 @@ from typing import Any
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
 from isobatch.formatting import rounded
-from isobatch.interop.keys import Key, Known, choice, key, minibatch_size, number, stop_at, whole
+from isobatch.interop.keys import Key, Known, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import Library
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
@@ -42,7 +42,7 @@ def _learning_rate(default: float) -> Key:
 
     def write(config: Config, old: Any, known: Known) -> Any:
         rate = config.hypers.learning_rate
-        return f"{LINEAR}{rate!r}" if config.lr_schedule == "linear" else rate
+        return f"{LINEAR}{tidy(rate)!r}" if config.lr_schedule == "linear" else rate
 
     return Key(("learning_rate",), ("learning_rate", "lr_schedule"), default, read, write)
 
@@ -58,7 +58,7 @@ def _its_schedule(name: str) -> Callable[[Any], str]:
 
 
 def _with_schedule(old: Any, size: float) -> Any:
-    return f"{LINEAR}{size!r}" if isinstance(old, str) and old.startswith(LINEAR) else size
+    return f"{LINEAR}{tidy(size)!r}" if isinstance(old, str) and old.startswith(LINEAR) else size
 
 
 def _clip_range() -> Key:
