@@ -116,7 +116,13 @@ def test_rl_games_counts_samples_of_a_minibatch() -> None:
     assert (config.lr_schedule, config.hypers.desired_kl) == ("adaptive", 0.008)
     assert there.control is not None
     assert (there.control.target, there.control.per, there.control.low) == (0.008, "epoch", 1e-6)
-    text = there.text(rescale(config, num_envs=1024).after)
+    answer = interop.answer(rescale(config, num_envs=1024).after, there, there.library)
+    assert answer.unsaid["num_envs"] == 1024
+    with pytest.raises(
+        UsageError, match="num_actors is missing from the rl_games settings: add it, or give --num-envs"
+    ):
+        read("rl-games", RL_GAMES)
+    text = answer.text
     assert text == RL_GAMES.replace("16384", "4096").replace("5e-4", "0.00025").replace("150", "600")
 
 
@@ -193,6 +199,8 @@ def test_pufferlib_agents_that_the_file_does_not_say() -> None:
     there = read("pufferlib", PUFFER, overrides={"num_envs": 32_768})
     assert there.text(there.config) == PUFFER
     assert "num_envs = 512\n" in there.text(rescale(there.config, factor=2).after)
+    assert "num_envs = 256\n" in there.text(rescale(there.config, factor=4).after)  # 8,192, as the file alone says
+    assert interop.answer(rescale(there.config, factor=4).after, there, there.library).unsaid == {}
 
 
 ML_AGENTS = """\

@@ -54,6 +54,12 @@ class Key:
     """Their value from our config and from what stood there before."""
     rest: Callable[[Any], str] = lambda value: ""
     """What a value says beyond our fields, in a word; it is kept."""
+    absent: Callable[[Any], bool] = lambda value: False
+    """Whether a value says that it is to be filled in by a script."""
+
+    def is_outside(self, value: Any) -> bool:
+        """Whether the setting is made elsewhere, so that it has to be given beside the file."""
+        return value is OUTSIDE or (value is not REQUIRED and self.absent(value))
 
     def says(self, value: Any, config: Config, known: Known) -> bool:
         """Whether this spelling of the setting means what `config` says."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
-from isobatch.interop.keys import OUTSIDE, REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put, tidy
+from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put, tidy
 from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
 
@@ -68,6 +68,8 @@ class LibrarySettings:
     config: Config
     source: str | None = None
     """The text that they were read from."""
+    overridden: frozenset[str] = frozenset()
+    """Settings of ours that were given beside them."""
 
     @property
     def kept(self) -> list[str]:
@@ -147,13 +149,14 @@ def from_settings(
     ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
     for key in keys:
         value = _raw(keys, settings, key.names[0])
-        if value is REQUIRED or value is OUTSIDE:
+        if value is REQUIRED or key.is_outside(value):
             if set(key.fields) <= set(replaced):
                 continue
             flags = " and ".join("--" + field.replace("_", "-") for field in key.fields)
             raise UsageError(f"{key.names[0]} is missing from the {library.title} settings: add it, or give {flags}.")
         ours |= key.read(value, Known(ours | replaced, lambda n: _raw(keys, settings, n)))
-    return LibrarySettings(library, algo, env, copy.deepcopy(settings), Config.from_dict(ours | replaced))
+    config = Config.from_dict(ours | replaced)
+    return LibrarySettings(library, algo, env, copy.deepcopy(settings), config, overridden=frozenset(replaced))
 
 
 def write(
@@ -170,7 +173,7 @@ def write(
         name = find(settings, key.names)
         old = get(settings, name) if name else key.default
         known = Known(config.to_dict(), lambda n: _raw(keys, settings, n), config_before)
-        if old is OUTSIDE:
+        if key.is_outside(old):
             continue
         if old is REQUIRED or not key.says(old, config, known):
             value = tidy(key.write(config, None if old is REQUIRED else old, known))
@@ -208,7 +211,8 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
     kept: list[str] = []
     left_behind: list[str] = []
     also_changed: list[str] = []
-    if source is not None and library is source.library:
+    kept_here = source is not None and library is source.library
+    if source is not None and kept_here:
         algo, env, kept = source.algo, source.env, source.kept
         settings, text = source.write(after), source.text(after)
         if source.source is not None:
@@ -219,9 +223,10 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
         settings = write(library, algo, after)
         text = library.render(settings, env)
     keys, ours = library.algorithms[algo], after.to_dict()
-    not_in_file = [key for key in keys if key.default is OUTSIDE and not find(settings, key.names)]
+    not_in_file = [key for key in keys if key.is_outside(_raw(keys, settings, key.names[0]))]
     outside = {field: ours[field] for key in not_in_file for field in key.fields}
-    there = from_settings(library, settings, env=env, algo=algo, overrides=outside).config
+    beside = {name: ours[name] for name in source.overridden & {"num_envs"}} if source and kept_here else {}
+    there = from_settings(library, settings, env=env, algo=algo, overrides=outside | beside).config
     missing = unsaid(after, there) | outside
     known = ({f for key in keys for f in key.fields} | set(library.fixed[algo])) - set(outside)
     return Answer(

@@ -44,7 +44,8 @@ def _scaled(name: str, default: Any) -> Key:
         return known.raw("vec.total_agents") is None and (name == last) == isinstance(known.raw(last), int)
 
     def read(value: Any, known: Known) -> dict[str, Any]:
-        return {"num_envs": _agents(known)} if decides(known) else {}
+        agents = known.before.num_envs if known.before else _agents(known)  # which may have been given beside the file
+        return {"num_envs": agents} if decides(known) else {}
 
     def write(config: Config, old: Any, known: Known) -> Any:
         before = known.before.num_envs if known.before else _agents(known)

@@ -12,6 +12,7 @@ The value loss has the factor 1/2, as ours, and is clipped at e_clip. Advantages
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from isobatch.advice.kl_control import KlControl
@@ -59,16 +60,9 @@ def _agents(known: Known) -> int:
 
 def _actors() -> Key:
     def read(value: Any, known: Known) -> dict[str, Any]:
-        actors = parse_value(ACTORS, value, int)
-        if actors > 0:
-            return {"num_envs": actors * _agents(known)}
-        if "num_envs" not in known.settings:
-            raise UsageError(f"{ACTORS}={actors} is filled in by the training script: give --num-envs.")
-        return {}
+        return {"num_envs": parse_value(ACTORS, value, int) * _agents(known)}
 
     def write(config: Config, old: Any, known: Known) -> Any:
-        if old is not None and parse_value(ACTORS, old, int) < 1:
-            return old
         agents = _agents(known) if old is not None else 1
         if config.num_envs % agents:
             raise UsageError(
@@ -77,7 +71,8 @@ def _actors() -> Key:
             )
         return config.num_envs // agents
 
-    return key(ACTORS, "num_envs", REQUIRED, read, write)
+    made = key(ACTORS, "num_envs", REQUIRED, read, write)
+    return replace(made, absent=lambda value: isinstance(value, int) and value < 1)
 
 
 def _learning_rate_schedule() -> Key:
