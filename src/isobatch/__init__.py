@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from isobatch.envs.spaces import MultiDiscrete as MultiDiscrete
     from isobatch.errors import RunError as RunError
     from isobatch.errors import UsageError as UsageError
+    from isobatch.interop.conversion import from_sb3 as from_sb3
     from isobatch.laboratory.diagnosis import Diagnosis as Diagnosis
     from isobatch.laboratory.diagnosis import diagnose as diagnose
     from isobatch.laboratory.options import LabOptions as LabOptions
@@ -68,6 +69,7 @@ _HOMES = {
     "errors": "RunError UsageError",
     "rescaling": "Rescaled rescale",
     "advice": "Advice advise",
+    "interop.conversion": "from_sb3",
     "envs.interface": "JaxEnvironment Step",
     "envs.registry": "register_env",
     "envs.spaces": "Box Discrete MultiBinary MultiDiscrete",

@@ -14,6 +14,7 @@ from isobatch.cli.flags import Parser, add_config, config_from
 from isobatch.cli.main import main
 from isobatch.cli.train import moved
 from isobatch.rescaling import rescale
+from isobatch.rescaling.alternatives import HELD
 from isobatch.settings.presets import preset
 
 
@@ -47,7 +48,8 @@ def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[s
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "rescale", *BASE, "--factor", "16", "--use", "betas", "--json")
     answer = json.loads(out)
-    assert list(answer) == ["factor", "before", "after", "changes", "warnings"]
+    assert list(answer) == ["factor", "before", "after", "changes", "warnings", "alternatives"]
+    assert [other.pop("keep") for other in answer.pop("alternatives")] == [*HELD]
     assert answer == json.loads(json.dumps(rescale(preset(**SETTINGS), factor=16, use=["betas"]).to_json()))
 
 
@@ -77,7 +79,7 @@ def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str])
     text = out.split("Schedules-v1: &base\n", 1)[1].split("\n\n", 1)[0]
     entry = yaml.safe_load(text)
     assert (entry["n_envs"], entry["batch_size"], entry["learning_rate"]) == (32, 512, "lin_0.002")
-    assert "kept as they were, without a counterpart here: policy, clip_range (its schedule)" in out
+    assert "kept as they were, without a counterpart here: policy, clip_range (its schedule, a line to 0)" in out
     answer = json.loads(called(capsys, *words, "--json"))
     assert answer["foreign"]["settings"] == entry
     assert answer["after"]["num_envs"] == 32

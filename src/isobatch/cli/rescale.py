@@ -14,12 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isobatch.advice.kl_control import kl_sentences
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
+from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
-from isobatch.files import read_text, write_file
-from isobatch.formatting import rounded
-from isobatch.rescaling import Rescaled, rescale
+from isobatch.files import write_file
+from isobatch.formatting import counted, rounded
+from isobatch.rescaling import KEEPS, MINIBATCH_COUNT, Rescaled, rescale
+from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
 from isobatch.rescaling.rules import RULES
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
@@ -35,13 +38,7 @@ TARGETS = {
     "optimization_batch": "samples per gradient step",
     "devices": "devices; each keeps its environments",
 }
-SOURCES = {
-    "zoo": ("FILE", "Stable-Baselines3 settings as rl-zoo3 keeps them (with --env, and --algo unless the file says)"),
-    "cleanrl": ("FLAGS", "a CleanRL command line, in quotes"),
-    "rllib": ("FILE", "RLlib PPO settings"),
-    "torchrl": ("FILE", "TorchRL PPO settings"),
-    "skrl": ("FILE", "skrl PPO settings (with --num-envs)"),
-}
+OURS = "isobatch"
 
 
 def add_flags(parser: Parser) -> None:
@@ -58,6 +55,12 @@ def add_flags(parser: Parser) -> None:
         help="devices before, for --to-devices [1]",
     )
     group = parser.add_argument_group("how")
+    group.add_argument(
+        "--keep",
+        default=MINIBATCH_COUNT,
+        metavar="{" + ",".join(KEEPS) + "}",
+        help=f"what stays beside the target: {'; '.join(f'{name}: {words}' for name, words in HELD.items())}",
+    )
     names = ", ".join(RULES)
     group.add_argument("--use", action="append", default=[], metavar="RULE", help=f"apply this rule; one of {names}")
     group.add_argument("--without", action="append", default=[], metavar="RULE", help="leave this rule out")
@@ -66,10 +69,8 @@ def add_flags(parser: Parser) -> None:
         metavar="B",
         help="critical batch size, or the directory of a run that measured it with --noise-scale",
     )
-    group = parser.add_argument_group("other libraries")
-    for name, (metavar, help_text) in SOURCES.items():
-        group.add_argument(f"--from-{name}", dest=f"from_{name}", metavar=metavar, help=f"read {help_text}")
-    group.add_argument("--as", dest="library", metavar="NAME", help=f"write as one of {', '.join(SOURCES)}")
+    names = ", ".join([*SOURCES, OURS])
+    add_sources(parser).add_argument("--as", dest="library", metavar="NAME", help=f"write as one of {names}")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write the new settings into this file")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_config(parser)
@@ -82,28 +83,90 @@ def run(args: argparse.Namespace) -> int:
     if args.factor is None and all(getattr(args, f"to_{name}") is None for name in TARGETS):
         flags = ", ".join(f"--to-{name.replace('_', '-')}" for name in TARGETS)
         raise UsageError(f"no target was given: use one of {flags} or --factor.")
+    critical = critical_batch_from(args.critical_batch)
+    before = source.config if source else config_before(args)
+    remarks: tuple[str, ...] = ()
+    algo = asked_algorithm(args)
+    if source and algo is not None and algo != before.algo:
+        from isobatch.interop.conversion import as_algorithm
+
+        made = as_algorithm(before, algo)
+        before, remarks = made.config, made.remarks
     result = rescale(
-        source.config if source else config_before(args),
+        before,
         **{name: getattr(args, f"to_{name}") for name in TARGETS},
         factor=args.factor,
         devices_before=1 if args.devices is None else args.devices,
+        keep=args.keep,
         use=args.use,
         without=args.without,
-        critical_batch=critical_batch_from(args.critical_batch),
+        critical_batch=critical,
     )
-    answer = answer_in(args.library, result.after, source)
-    text = answer.text if answer else dump_settings(changed_settings(result.after))
+    after = result.after
+    if args.library == OURS and source:
+        from isobatch.interop.conversion import for_isobatch
+
+        converted = for_isobatch(source, after)
+        after, remarks = converted.config, (*remarks, *converted.remarks)
+    answer = answer_in(args.library, after, source)
+    text = answer.text if answer else dump_settings(changed_settings(after))
+    others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
+    control = kl_sentences(source.control, before, after) if source and source.control else []
+    doubtful = [*source.doubtful, *source.remarks] if source else []
     if args.out:
         write_file(args.out, text)
     if args.json:
-        console.print_json(result.to_json() | (_library_json(answer) if answer else {}))
+        extra: dict[str, object] = {"alternatives": [other.to_json() for other in others]} if others else {}
+        extra |= {"remarks": [*doubtful, *remarks], "kl_control": control} if source else {}
+        extra |= {"isobatch": changed_settings(after)} if source and args.library == OURS else {}
+        console.print_json(result.to_json() | extra | (_library_json(answer) if answer else {}))
         return 0
     show(result)
+    show_remarks("mind", doubtful)
+    show_remarks("the learning rate follows the KL divergence" if _adapts(source) else "epochs end early", control)
+    show_alternatives(others, args.keep)
+    show_remarks("what changes on the way to isobatch" if args.library == OURS else "converted", remarks)
     if answer:
         show_answer(answer)
     else:
-        show_settings(result.after, text)
+        show_settings(after, text)
     return 0
+
+
+def _adapts(source: LibrarySettings | None) -> bool:
+    return bool(source and source.control and source.control.kind == "adaptive")
+
+
+def show_alternatives(others: list[Alternative], keep: str) -> None:
+    """The ways to the same number of environments side by side."""
+    if not others:
+        return
+    envs = next(other.result.after.num_envs for other in others if other.result)
+    console.out.print(console.heading(f"ways to have {counted(envs, 'environment')}"))
+    columns = ["--keep", "num_steps", "minibatches", "learning rate", "gradient steps", "iterations", "in memory"]
+    rows = []
+    for other in others:
+        costs = other.to_json()
+        cells = (
+            [
+                f"{costs['num_steps']:,}",
+                f"{costs['num_minibatches']:,} x {costs['optimization_batch']:,}",
+                rounded(costs["learning_rate"], 6),
+                rounded(1000 * costs["gradient_steps_per_env_step"]),
+                f"{costs['iterations']:,}",
+                f"{costs['samples_in_memory']:,}",
+            ]
+            if other.result
+            else ["-"] * 6
+        )
+        rows.append([f"{other.keep}{' *' if other.keep == keep else ''}", *cells])
+    console.out.print(console.table("", columns, rows))
+    for other in others:
+        what = other.trouble or f"cautions: {', '.join(other.cautions) or 'none'}"
+        console.out.print(console.bullet(f"{other.keep} holds {HELD[other.keep]}; {what}"))
+    note = "* the one above; gradient steps: per 1,000 environment steps; in memory: samples of a rollout"
+    console.out.print(console.bullet(note, "  "))
+    console.out.print()
 
 
 def config_before(args: argparse.Namespace) -> Config:
@@ -118,37 +181,10 @@ def config_before(args: argparse.Namespace) -> Config:
     return RunDirectory.open(args.run_dir).config.replace(**given(args, Config, Hypers))
 
 
-def library_settings_from(args: argparse.Namespace) -> LibrarySettings | None:
-    """The settings of another library, if some were named; flags override them."""
-    named = [name for name in SOURCES if getattr(args, f"from_{name}") is not None]
-    if not named:
-        return None
-    if len(named) > 1:
-        raise UsageError(f"--from-{named[0]} and --from-{named[1]} cannot go together: give one of them.")
-    for flag in ("config", "preset", "stale_objective"):
-        if getattr(args, flag, None) is not None:
-            raise UsageError(f"--{flag.replace('_', '-')} and --from-{named[0]} cannot go together: give one of them.")
-    if args.run_dir is not None:
-        raise UsageError(f"--from-{named[0]} and the run {args.run_dir} cannot go together: give one of them.")
-    from isobatch import interop
-
-    name, source = named[0], getattr(args, f"from_{named[0]}")
-    text = source if name == "cleanrl" else read_text(Path(source), f"--from-{name}")
-    overrides = given(args, Config, Hypers)
-    env, algo = overrides.pop("env", None), overrides.pop("algo", None)
-    if algo is None:
-        stem = Path(source).stem if name == "zoo" else "ppo"
-        algo = next((known for known in ("a2c", "ppo") if known in stem.lower()), None)
-    if algo is None:
-        raise UsageError(f"--from-zoo {source!r} does not say the algorithm: add --algo ppo or --algo a2c.")
-    try:
-        return interop.read(interop.library(name), text, env=env, algo=algo, overrides=overrides)
-    except UsageError as error:
-        raise UsageError(f"--from-{name} {source!r}: {error}") from None
-
-
 def answer_in(name: str | None, after: Config, source: LibrarySettings | None) -> Answer | None:
     """The answer in the words of a library: the one asked for, or else the one that the settings came from."""
+    if name == OURS:
+        return None
     from isobatch import interop
 
     library = interop.library(name) if name else source.library if source else None
@@ -189,10 +225,11 @@ def show_answer(answer: Answer) -> None:
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
         ("changed too, since they take settings from this one", answer.also_changed),
+        ("computed otherwise there", answer.differences),
     ):
         if words:
             out.print()
-            out.print(console.bullet(", ".join(words), f"{heading}: "))
+            out.print(console.bullet(("; " if heading.startswith("computed") else ", ").join(words), f"{heading}: "))
     if answer.unsaid:
         out.print(f"\nnot said above, {title} has no setting for it:")
         for consequence in dict.fromkeys(answer.consequences.values()):
@@ -218,7 +255,7 @@ def held(result: Rescaled) -> list[str]:
 
 
 def _library_json(answer: Answer) -> dict[str, object]:
-    names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed")
+    names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed", "differences")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 
 

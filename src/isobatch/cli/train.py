@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from isobatch.cli import console
 from isobatch.cli.console import Output
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
+from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
 from isobatch.formatting import counted, setting_text
 from isobatch.settings.accounting import batch_accounting, surely_used
@@ -43,6 +44,7 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_config(parser)
+    add_sources(parser)
     add_dataclass(parser, "the run", Options)
     add_dataclass(parser, "several processes", Team)
 
@@ -109,7 +111,10 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         parsed = Options(**options)
-        config = config_from(args)
+        foreign = to_train(args)
+        config = foreign.config if foreign else config_from(args)
+        if foreign and team.process_id == 0:
+            show_remarks("settings of another library", foreign.remarks, console.err)
         if args.from_devices is not None:
             config = moved(config, args.from_devices, max(parsed.devices, team.num_processes))
         config = parsed.sharded(config, team.num_processes)
@@ -117,6 +122,8 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if team.process_id == 0 and team.coordinator != AUTO:
             RunDirectory.check_new(run_dir)
         return config, parsed, run_dir
+    if any(getattr(args, f"from_{name}") is not None for name in SOURCES):
+        raise UsageError("--resume goes on with the settings of a run: leave the other library's out.")
     if args.init_from is not None:
         raise UsageError("--init-from is for a new run, and --resume goes on with one: leave one of them out.")
     if args.resume and args.run_dir is not None:

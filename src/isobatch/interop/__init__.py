@@ -6,17 +6,55 @@ library.
 
 from __future__ import annotations
 
-from isobatch.interop import cleanrl, rllib, skrl, stable_baselines3, torchrl
-from isobatch.interop.library import Answer, Library, LibrarySettings, answer, find_library, from_settings, read, write
+from collections.abc import Mapping
+from typing import Any
 
-LIBRARIES: dict[str, Library] = {
-    module.LIBRARY.name: module.LIBRARY for module in (stable_baselines3, cleanrl, rllib, torchrl, skrl)
-}
+from isobatch.errors import UsageError, unknown_name
+from isobatch.interop import (
+    brax,
+    cleanrl,
+    ml_agents,
+    pufferlib,
+    rl_games,
+    rllib,
+    rsl_rl,
+    skrl,
+    stable_baselines3,
+    torchrl,
+)
+from isobatch.interop.detection import check_whose, refusal
+from isobatch.interop.library import Answer, Library, LibrarySettings, answer, from_settings, write
+from isobatch.interop.library import read as read_as
+
+MODULES = (stable_baselines3, cleanrl, rllib, torchrl, skrl, rsl_rl, rl_games, brax, pufferlib, ml_agents)
+LIBRARIES: dict[str, Library] = {module.LIBRARY.name: module.LIBRARY for module in MODULES}
 
 
 def library(name: str) -> Library:
     """The library of that name, or a UsageError."""
-    return find_library(name, LIBRARIES)
+    if name not in LIBRARIES:
+        raise unknown_name(f"library {name!r}", name, LIBRARIES)
+    return LIBRARIES[name]
+
+
+def read(
+    library: Library,
+    text: str,
+    *,
+    env: str | None = None,
+    algo: str = "ppo",
+    overrides: Mapping[str, Any] | None = None,
+) -> LibrarySettings:
+    """Hyperparameters in the library's own words; `overrides` are settings of ours that win over them.
+
+    A text that looks like another library's is refused, with its name.
+    """
+    try:
+        settings, _ = library.parse(text, env)
+    except UsageError as error:
+        raise refusal(library, text, LIBRARIES.values(), error) from None
+    check_whose(library, settings, text, LIBRARIES.values())
+    return read_as(library, text, env=env, algo=algo, overrides=overrides)
 
 
 __all__ = ["LIBRARIES", "Answer", "Library", "LibrarySettings", "answer", "from_settings", "library", "read", "write"]

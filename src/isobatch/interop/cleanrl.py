@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
-from isobatch.interop.keys import Key, Known, choice, environment, number, whole
+from isobatch.interop.keys import Key, Known, as_is, choice, environment, number, one_clip, stop_at, whole
 from isobatch.interop.library import Library
 from isobatch.settings.parsing import parse_value
 
@@ -81,22 +82,8 @@ def _flag(key: Key) -> Key:
     return Key(key.names, key.fields, DEFAULT, read, key.write)
 
 
-def _clip() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        size = parse_value("clip_coef", value, float)
-        return {"clip_eps": size, "value_clip_eps": size}
-
-    return Key(
-        ("clip_coef",), ("clip_eps", "value_clip_eps"), None, read, lambda config, old, known: config.hypers.clip_eps
-    )
-
-
-def _command() -> Key:
-    return Key((COMMAND,), (), "", lambda value, known: {}, lambda config, old, known: old)
-
-
 PPO = (
-    _command(),
+    as_is(COMMAND, ""),
     *(
         _flag(key)
         for key in (
@@ -111,14 +98,23 @@ PPO = (
             number("gamma", "gamma", None),
             number("gae_lambda", "gae_lambda", None),
             choice("norm_adv", "advantage_norm", True, on="minibatch", off="none"),
-            _clip(),
+            one_clip("clip_coef", None),
             choice("clip_vloss", "clip_value_loss", True, on=True, off=False),
             number("ent_coef", "ent_coef", None),
             number("vf_coef", "vf_coef", None),
             number("max_grad_norm", "max_grad_norm", None),
         )
     ),
+    stop_at("target_kl", None, times=1 / 1.5),
 )
+
+
+def control(raw: Callable[[str], Any]) -> KlControl | None:
+    """`--target-kl`: the epochs end after the first one that is above it."""
+    target = raw("target_kl")
+    if target is None or str(target).lower() == "none":
+        return None
+    return KlControl("target_kl", parse_value("target_kl", target, float), "stop", factor=1.0)
 
 
 def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
@@ -188,4 +184,5 @@ LIBRARY = Library(
     parse=parse,
     render=render,
     edit=edit,
+    control=control,
 )

@@ -13,10 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
-from isobatch.interop.keys import OUTSIDE, REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put
+from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put, tidy
 from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
+
+Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Library:
     """Its settings for each algorithm, in an order in which they can be read one after the other."""
     fixed: Mapping[str, Mapping[str, Any]]
     """Our settings that it always has, for each algorithm."""
-    parse: Callable[[str, str | None], tuple[dict[str, Any], str | None]]
+    parse: Callable[[str, str | None], tuple[Settings, str | None]]
     """Text and environment -> its settings, and the environment that they are for."""
     render: Callable[[Mapping[str, Any], str | None], str]
     """Settings and environment -> text, the inverse of `parse`."""
@@ -41,6 +44,16 @@ class Library:
     """Text and environment -> the part of the text that is about the environment."""
     side_effects: Callable[[str, str, str | None], list[str]] = lambda before, after, env: []
     """Text before and after, and environment -> other environments in it whose settings changed too."""
+    entries: Callable[[str], list[str]] = lambda text: []
+    """Text -> the environments (or behaviors, or classes) that it has settings for, if it names them."""
+    control: Callable[[Callable[[str], Any]], KlControl | None] = lambda raw: None
+    """Its settings by name -> what steers by the KL divergence, if anything does."""
+    remarks: Callable[[Callable[[str], Any]], list[str]] = lambda raw: []
+    """Its settings by name -> what the rules, or a run here, do not know of them."""
+    differences: Callable[[Config], list[str]] = lambda config: []
+    """What it computes otherwise than we do from the same settings, each with its size."""
+    rounds_up: bool = False
+    """Whether a run that is no whole number of iterations has one more; ours has one less."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +63,18 @@ class LibrarySettings:
     library: Library
     algo: str
     env: str | None
-    settings: dict[str, Any]
+    settings: Settings
     """As they were given."""
     config: Config
     source: str | None = None
     """The text that they were read from."""
+    overridden: frozenset[str] = frozenset()
+    """Settings of ours that were given beside them."""
 
     @property
     def kept(self) -> list[str]:
         """Settings that have no counterpart here; they are written back as they stood."""
-        keys = self.library.algorithms[self.algo]
-        known = {name: key for key in keys for name in key.names}
+        known = self._known()
         kept = []
         for leaf in leaves(self.settings):
             key = next((key for name, key in known.items() if _within(leaf, name)), None)
@@ -68,9 +82,34 @@ class LibrarySettings:
             kept += [leaf] if key is None else [f"{leaf} ({rest})"] if rest else []
         return kept
 
-    def write(self, after: Config) -> dict[str, Any]:
+    @property
+    def doubtful(self) -> list[str]:
+        """Settings that are not known and are spelled almost like one that is known and was not given."""
+        known = self._known()
+        absent = [name for name, key in known.items() if not find(self.settings, key.names)]
+        unknown = [leaf for leaf in leaves(self.settings) if not any(_within(leaf, name) for name in known)]
+        hints = {leaf: near_matches(leaf, absent, cutoff=0.85) for leaf in unknown}
+        return [f"{leaf} is not a setting of {self.library.title}{hint}" for leaf, hint in hints.items() if hint]
+
+    @property
+    def control(self) -> KlControl | None:
+        """What steers the step size by the KL divergence, if anything does."""
+        return self.library.control(self._setting)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the rules, or a run here, do not know of these settings."""
+        return self.library.remarks(self._setting)
+
+    def _setting(self, name: str) -> Any:
+        return _raw(self.library.algorithms[self.algo], self.settings, name)
+
+    def _known(self) -> dict[str, Key]:
+        return {name: key for key in self.library.algorithms[self.algo] for name in key.names}
+
+    def write(self, after: Config) -> Settings:
         """The settings that make the library do what `after` says, as far as it can."""
-        return write(self.library, self.algo, after, self.settings)
+        return write(self.library, self.algo, after, self.settings, self.config)
 
     def text(self, after: Config) -> str:
         """The text that they were read from, with the settings of `after`."""
@@ -96,7 +135,7 @@ def read(
 
 def from_settings(
     library: Library,
-    settings: dict[str, Any],
+    settings: Settings,
     *,
     env: str | None = None,
     algo: str = "ppo",
@@ -106,31 +145,38 @@ def from_settings(
     if algo not in library.algorithms:
         known = ", ".join(library.algorithms)
         raise UsageError(f"algo={algo!r} cannot be read from {library.title}: use {known}.")
+    keys, replaced = library.algorithms[algo], dict(overrides or {})
     ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
-    replaced = dict(overrides or {})
-    for key in library.algorithms[algo]:
-        value = _raw(library.algorithms[algo], settings, key.names[0])
-        if value is REQUIRED or value is OUTSIDE:
+    for key in keys:
+        value = _raw(keys, settings, key.names[0])
+        if value is REQUIRED or key.is_outside(value):
             if set(key.fields) <= set(replaced):
                 continue
             flags = " and ".join("--" + field.replace("_", "-") for field in key.fields)
             raise UsageError(f"{key.names[0]} is missing from the {library.title} settings: add it, or give {flags}.")
-        ours |= key.read(value, Known(ours | replaced, lambda n: _raw(library.algorithms[algo], settings, n)))
-    return LibrarySettings(library, algo, env, copy.deepcopy(settings), Config.from_dict(ours | replaced))
+        ours |= key.read(value, Known(ours | replaced, lambda n: _raw(keys, settings, n)))
+    config = Config.from_dict(ours | replaced)
+    return LibrarySettings(library, algo, env, copy.deepcopy(settings), config, overridden=frozenset(replaced))
 
 
-def write(library: Library, algo: str, config: Config, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def write(
+    library: Library,
+    algo: str,
+    config: Config,
+    before: Mapping[str, Any] | None = None,
+    config_before: Config | None = None,
+) -> Settings:
     """`config` in the library's words; what stood `before` and still holds keeps its place and its spelling."""
     keys = library.algorithms[algo]
-    settings: dict[str, Any] = copy.deepcopy(dict(before or {}))
+    settings: Settings = copy.deepcopy(dict(before or {}))
     for key in keys:
         name = find(settings, key.names)
         old = get(settings, name) if name else key.default
-        known = Known(config.to_dict(), lambda n: _raw(keys, settings, n))
-        if old is OUTSIDE:
+        known = Known(config.to_dict(), lambda n: _raw(keys, settings, n), config_before)
+        if key.is_outside(old):
             continue
         if old is REQUIRED or not key.says(old, config, known):
-            value = key.write(config, None if old is REQUIRED else old, known)
+            value = tidy(key.write(config, None if old is REQUIRED else old, known))
             if name or value != old:  # a default that is as near as the library gets needs no words
                 put(settings, name or key.names[0], value)
     return settings
@@ -141,7 +187,7 @@ class Answer:
     """A config in the words of a library."""
 
     library: Library
-    settings: dict[str, Any]
+    settings: Settings
     text: str
     """Their whole text: a file that they came from, with the changes in it."""
     excerpt: str
@@ -156,6 +202,8 @@ class Answer:
     """What happens there to each of them."""
     also_changed: list[str]
     """Other environments of the file that take settings from this one, and changed with it."""
+    differences: list[str]
+    """What this library computes otherwise than the one the settings came from, or than isobatch."""
 
 
 def answer(after: Config, source: LibrarySettings | None, library: Library) -> Answer:
@@ -163,7 +211,8 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
     kept: list[str] = []
     left_behind: list[str] = []
     also_changed: list[str] = []
-    if source is not None and library is source.library:
+    kept_here = source is not None and library is source.library
+    if source is not None and kept_here:
         algo, env, kept = source.algo, source.env, source.kept
         settings, text = source.write(after), source.text(after)
         if source.source is not None:
@@ -174,9 +223,10 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
         settings = write(library, algo, after)
         text = library.render(settings, env)
     keys, ours = library.algorithms[algo], after.to_dict()
-    not_in_file = [key for key in keys if key.default is OUTSIDE and not find(settings, key.names)]
+    not_in_file = [key for key in keys if key.is_outside(_raw(keys, settings, key.names[0]))]
     outside = {field: ours[field] for key in not_in_file for field in key.fields}
-    there = from_settings(library, settings, env=env, algo=algo, overrides=outside).config
+    beside = {name: ours[name] for name in source.overridden & {"num_envs"}} if source and kept_here else {}
+    there = from_settings(library, settings, env=env, algo=algo, overrides=outside | beside).config
     missing = unsaid(after, there) | outside
     known = ({f for key in keys for f in key.fields} | set(library.fixed[algo])) - set(outside)
     return Answer(
@@ -189,22 +239,17 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
         unsaid=missing,
         consequences={name: consequence(name, there, known=name in known, title=library.title) for name in missing},
         also_changed=also_changed,
+        differences=[] if source and source.library is library else library.differences(there),
     )
 
 
 def _raw(keys: tuple[Key, ...], settings: Mapping[str, Any], first_name: str) -> Any:
-    key = next(key for key in keys if key.names[0] == first_name)
+    key = next((key for key in keys if key.names[0] == first_name), None)
+    if key is None:
+        return None
     name = find(settings, key.names)
     return get(settings, name) if name else key.default
 
 
 def _within(name: str, known: str) -> bool:
     return name == known or name.startswith(known + ".")
-
-
-def find_library(name: str, libraries: Mapping[str, Library]) -> Library:
-    if name not in libraries:
-        raise UsageError(
-            f"library {name!r} is unknown{near_matches(name, libraries) or '; use ' + ', '.join(libraries) + '.'}"
-        )
-    return libraries[name]

@@ -15,11 +15,22 @@ from __future__ import annotations
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import UNNAMED, Key, Known, environment, minibatch_count, number, whole
+from isobatch.interop.keys import (
+    UNNAMED,
+    Key,
+    Known,
+    as_is,
+    bound,
+    environment,
+    key,
+    minibatch_size,
+    number,
+    rollout,
+    whole,
+)
 from isobatch.interop.library import Library
 from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
 from isobatch.settings.config import Config
-from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
@@ -28,9 +39,8 @@ def _count(known: Known, name: str) -> int:
     return max(1, parse_value(name, known.raw(name), int))
 
 
-def _as_is(names: str, default: Any) -> Key:
-    """A setting that others are read with and that never changes."""
-    return Key(tuple(names.split()), (), default, lambda value, known: {}, lambda config, old, known: old)
+def _learners(known: Known) -> int:
+    return _count(known, "num_learners")
 
 
 def _envs() -> Key:
@@ -47,64 +57,16 @@ def _envs() -> Key:
             )
         return config.num_envs // runners
 
-    return Key(("num_envs_per_env_runner", "num_envs_per_worker"), ("num_envs",), 1, read, write)
-
-
-def _train_batch() -> Key:
-    name = "train_batch_size_per_learner"
-
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        total, envs = parse_value(name, value, int) * _count(known, "num_learners"), known.settings["num_envs"]
-        if total % envs:
-            low = total // envs * envs
-            raise UsageError(
-                f"{name}={value} is not a whole number of steps for {envs} environments: "
-                f"use a total of {low} or {low + envs}."
-            )
-        return {"num_steps": total // envs}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return _share(config.geometry.iteration_batch, known, name)
-
-    return Key((name, "train_batch_size"), ("num_steps",), 4000, read, write)
-
-
-def _minibatch() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        size = parse_value("minibatch_size", value, int) * _count(known, "num_learners")
-        rollout = known.settings["num_envs"] * known.settings["num_steps"]
-        return {"num_minibatches": minibatch_count("minibatch_size", size, rollout, "the train batch")}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return _share(config.geometry.optimization_batch, known, "minibatch_size")
-
-    return Key(("minibatch_size", "sgd_minibatch_size"), ("num_minibatches",), 128, read, write)
-
-
-def _share(total: int, known: Known, name: str) -> int:
-    learners = _count(known, "num_learners")
-    if total % learners:
-        raise UsageError(f"{name}: {total} samples cannot be shared by num_learners={learners}; choose another size.")
-    return total // learners
-
-
-def _grad_clip() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        return {"max_grad_norm": INF if value is None else parse_value("grad_clip", value, float)}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return None if config.hypers.max_grad_norm == INF else config.hypers.max_grad_norm
-
-    return Key(("grad_clip",), ("max_grad_norm",), None, read, write)
+    return key("num_envs_per_env_runner num_envs_per_worker", "num_envs", 1, read, write)
 
 
 PPO = (
-    _as_is("num_env_runners num_workers num_rollout_workers", 2),
-    _as_is("num_learners", 0),
+    as_is("num_env_runners num_workers num_rollout_workers", 2),
+    as_is("num_learners", 0),
     environment("env", UNNAMED),
     _envs(),
-    _train_batch(),
-    _minibatch(),
+    rollout("train_batch_size_per_learner train_batch_size", 4000, _learners),
+    minibatch_size("minibatch_size sgd_minibatch_size", 128, "the train batch", _learners),
     whole("num_epochs num_sgd_iter", "update_epochs", 30),
     number("lr", "learning_rate", 5e-5),
     number("gamma", "gamma", 0.99),
@@ -112,7 +74,7 @@ PPO = (
     number("clip_param", "clip_eps", 0.3),
     number("entropy_coeff", "ent_coef", 0.0),
     number("vf_loss_coeff", "vf_coef", 1.0, times=2),
-    _grad_clip(),
+    bound("grad_clip", "max_grad_norm", None),
 )
 
 LIBRARY = Library(

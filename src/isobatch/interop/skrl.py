@@ -1,23 +1,23 @@
-"""skrl (2.1): the PPO agent's settings, alone or under `agent:` as in the runner's YAML files.
+"""skrl (2.1): the PPO agent's settings, alone or under `agent:` as in the runner's YAML files (also Isaac Lab's).
 
 `mini_batches` is a count, as ours: the *optimization batch* is rollouts x environments / mini_batches and grows
 silently with the environments. `rollouts` is the number of steps per environment, T. The number of environments
 belongs to the environment, not to the agent, so it has to be given beside the file (`--num-envs`).
 
 The value loss is the plain mean squared error, ours half of it: our vf_coef is twice theirs. Advantages are normalized
-over the iteration batch. `timesteps` of the trainer counts steps per environment, so it changes with their number.
+over the iteration batch. `timesteps` of the trainer counts steps per environment, so it changes with their number. With
+`learning_rate_scheduler: KLAdaptiveLR` the learning rate follows the KL divergence, once an epoch.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any
 
-from isobatch.interop.keys import OUTSIDE, Key, Known, number, whole
+from isobatch.advice.kl_control import KlControl
+from isobatch.interop.keys import OUTSIDE, Key, adaptive, bound, iterations, key, number, stop_at, value_clip, whole
 from isobatch.interop.library import Library
 from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
-from isobatch.settings.config import Config
-from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
@@ -26,45 +26,24 @@ def _names(*names: str) -> str:
     return " ".join([f"agent.{name}" for name in names] + list(names))
 
 
-def _value_clip() -> Key:
-    """Zero or less switches clipping off."""
-
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        size = parse_value("value_clip", value, float)
-        return {"clip_value_loss": True, "value_clip_eps": size} if size > 0 else {"clip_value_loss": False}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return config.hypers.value_clip_eps if config.clip_value_loss else 0.0
-
-    return Key(tuple(_names("value_clip").split()), ("clip_value_loss", "value_clip_eps"), 0.2, read, write)
-
-
-def _grad_norm() -> Key:
-    """Zero or less switches clipping off."""
-
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        size = parse_value("grad_norm_clip", value, float)
-        return {"max_grad_norm": size if size > 0 else INF}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return 0.0 if config.hypers.max_grad_norm == INF else config.hypers.max_grad_norm
-
-    return Key(tuple(_names("grad_norm_clip").split()), ("max_grad_norm",), 0.5, read, write)
+def _preprocessor() -> Key:
+    """Observations are scaled by their running moments, clipped to -+5, or left alone."""
+    scaler = "RunningStandardScaler"
+    return key(
+        _names("observation_preprocessor", "state_preprocessor"),
+        "normalize_observations",
+        None,
+        lambda value, known: {"normalize_observations": value is not None},
+        lambda config, old, known: (old or scaler) if config.normalize_observations else None,
+    )
 
 
-def _timesteps() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        return {"total_timesteps": parse_value("trainer.timesteps", value, int) * known.settings["num_envs"]}
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return math.ceil(config.total_timesteps / config.num_envs)
-
-    return Key(("trainer.timesteps",), ("total_timesteps",), 100_000, read, write)
-
+SCHEDULER, SCHEDULE = "learning_rate_scheduler", "KLAdaptiveLR"
+THRESHOLD = f"{SCHEDULER}_kwargs.kl_threshold"
 
 PPO = (
     whole("num_envs", "num_envs", OUTSIDE),
-    _timesteps(),
+    iterations("trainer.timesteps", 100_000, lambda known: known.settings["num_envs"]),
     whole(_names("rollouts"), "num_steps", 16),
     whole(_names("mini_batches"), "num_minibatches", 2),
     whole(_names("learning_epochs"), "update_epochs", 8),
@@ -74,9 +53,24 @@ PPO = (
     number(_names("ratio_clip"), "clip_eps", 0.2),
     number(_names("entropy_loss_scale"), "ent_coef", 0.0),
     number(_names("value_loss_scale"), "vf_coef", 2.5, times=2),
-    _value_clip(),
-    _grad_norm(),
+    value_clip(_names("value_clip"), 0.2, off=0.0),
+    bound(_names("grad_norm_clip"), "max_grad_norm", 0.5, off=0.0),
+    _preprocessor(),
+    adaptive(_names(SCHEDULER), None, on=SCHEDULE, off=None),
+    number(_names(THRESHOLD), "desired_kl", 0.008),
+    stop_at(_names("kl_threshold"), 0.0, times=1 / 1.5, off=0.0),
 )
+
+
+def control(raw: Callable[[str], Any]) -> KlControl | None:
+    """KLAdaptiveLR, or epochs that end at a KL divergence."""
+    if raw(f"agent.{SCHEDULER}") == SCHEDULE:
+        name = f"agent.{THRESHOLD}"
+        target = parse_value(name, raw(name), float)
+        return KlControl(name.rpartition(".")[2], target, "adaptive", per="epoch", low=1e-6)
+    target = parse_value("kl_threshold", raw("agent.kl_threshold"), float)
+    return KlControl("kl_threshold", target, "stop", factor=1.0) if target else None
+
 
 LIBRARY = Library(
     name="skrl",
@@ -90,9 +84,11 @@ LIBRARY = Library(
             advantage_norm="iteration",
             optimizer="adam",
             optimizer_eps=1e-8,
+            obs_clip=5.0,
         )
     },
     parse=parse_flat,
     render=render_flat,
     edit=edit_flat,
+    control=control,
 )

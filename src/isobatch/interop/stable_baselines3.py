@@ -5,22 +5,25 @@ batch*. So adding environments adds minibatches of the same size: SB3 holds the 
 above the rollout means one minibatch with the whole rollout.
 
 The value loss is the plain mean squared error, ours half of it: our vf_coef is twice theirs. Advantages are normalized
-per minibatch.
+per minibatch. A run that is no whole number of rollouts has one more, ours one less.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
-from isobatch.interop.keys import Key, Known, choice, minibatch_count, number, whole
+from isobatch.formatting import rounded
+from isobatch.interop.keys import Key, Known, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import Library
 from isobatch.interop.yaml_text import edit as edit_yaml
-from isobatch.interop.yaml_text import entries_changed, entry_text, render_flat
+from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
-from isobatch.settings.files import parse_mapping
 from isobatch.settings.parsing import parse_value
 
 LINEAR = "lin_"
@@ -39,25 +42,33 @@ def _learning_rate(default: float) -> Key:
 
     def write(config: Config, old: Any, known: Known) -> Any:
         rate = config.hypers.learning_rate
-        return f"{LINEAR}{rate!r}" if config.lr_schedule == "linear" else rate
+        return f"{LINEAR}{tidy(rate)!r}" if config.lr_schedule == "linear" else rate
 
     return Key(("learning_rate",), ("learning_rate", "lr_schedule"), default, read, write)
 
 
+def _its_schedule(name: str) -> Callable[[Any], str]:
+    """Our ranges have no schedule; theirs is kept."""
+
+    def rest(value: Any) -> str:
+        falls = value is not None and _scheduled(name, value)[1]
+        return "its schedule, a line to 0" if falls else ""
+
+    return rest
+
+
+def _with_schedule(old: Any, size: float) -> Any:
+    return f"{LINEAR}{tidy(size)!r}" if isinstance(old, str) and old.startswith(LINEAR) else size
+
+
 def _clip_range() -> Key:
-    """Our clip range has no schedule; theirs is kept."""
-
-    def write(config: Config, old: Any, known: Known) -> Any:
-        linear = isinstance(old, str) and old.startswith(LINEAR)
-        return f"{LINEAR}{config.hypers.clip_eps!r}" if linear else config.hypers.clip_eps
-
-    return Key(
-        ("clip_range",),
-        ("clip_eps",),
+    return key(
+        "clip_range",
+        "clip_eps",
         0.2,
         lambda value, known: {"clip_eps": _scheduled("clip_range", value)[0]},
-        write,
-        rest=lambda value: "its schedule" if _scheduled("clip_range", value)[1] else "",
+        lambda config, old, known: _with_schedule(old, config.hypers.clip_eps),
+        _its_schedule("clip_range"),
     )
 
 
@@ -68,47 +79,61 @@ def _clip_range_vf() -> Key:
         size = None if value is None else _scheduled("clip_range_vf", value)[0]
         return {"clip_value_loss": True, "value_clip_eps": size} if size and size > 0 else {"clip_value_loss": False}
 
-    return Key(
-        ("clip_range_vf",),
-        ("clip_value_loss", "value_clip_eps"),
-        None,
-        read,
-        lambda config, old, known: config.hypers.value_clip_eps if config.clip_value_loss else None,
-    )
+    def write(config: Config, old: Any, known: Known) -> Any:
+        return _with_schedule(old, config.hypers.value_clip_eps) if config.clip_value_loss else None
 
-
-def _batch_size() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        rollout = known.settings["num_envs"] * known.settings["num_steps"]
-        size = min(parse_value("batch_size", value, int), rollout)
-        return {"num_minibatches": minibatch_count("batch_size", size, rollout, "n_envs x n_steps")}
-
-    return Key(
-        ("batch_size",),
-        ("num_minibatches",),
-        64,
-        read,
-        lambda config, old, known: config.geometry.optimization_batch,
-    )
+    return key("clip_range_vf", "clip_value_loss value_clip_eps", None, read, write, _its_schedule("clip_range_vf"))
 
 
 def _normalize() -> Key:
-    """VecNormalize: true, or the text of a dict with norm_obs and norm_reward."""
+    """VecNormalize: true, or its arguments as a dict or the text of one.
+
+    The rewards are scaled by a return of the algorithm's own discount: rl-zoo3 puts it over whatever the dict says, if
+    `gamma` is in the file, and else it is 0.99 for both.
+    """
 
     def read(value: Any, known: Known) -> dict[str, Any]:
-        parts = _as_dict(value) if isinstance(value, str) else value
-        on = bool(parts)
-        parts = parts if isinstance(parts, dict) else {}
-        return {
-            "normalize_observations": on and bool(parts.get("norm_obs", True)),
-            "normalize_rewards": on and bool(parts.get("norm_reward", True)),
+        parts = _normalize_parts(value)
+        if parts is None:
+            return {"normalize_observations": False, "normalize_rewards": False}
+        found: dict[str, Any] = {
+            "normalize_observations": bool(parts.get("norm_obs", True)),
+            "normalize_rewards": bool(parts.get("norm_reward", True)),
         }
+        if found["normalize_observations"]:
+            found["obs_clip"] = parse_value("clip_obs", parts.get("clip_obs", 10.0), float)
+        if found["normalize_rewards"]:
+            found["reward_clip"] = parse_value("clip_reward", parts.get("clip_reward", 10.0), float)
+            found["reward_norm_gamma"] = known.settings["gamma"]
+        return found
 
     def write(config: Config, old: Any, known: Known) -> Any:
-        obs, reward = config.normalize_observations, config.normalize_rewards
-        return obs if obs == reward else {"norm_obs": obs, "norm_reward": reward}
+        obs, reward, hypers = config.normalize_observations, config.normalize_rewards, config.hypers
+        if not obs and not reward:
+            return False
+        parts = dict(_normalize_parts(old) or {})
+        for name, value, usual in (
+            ("norm_obs", obs, True),
+            ("norm_reward", reward, True),
+            ("clip_obs", hypers.obs_clip if obs else 10.0, 10.0),
+            ("clip_reward", hypers.reward_clip if reward else 10.0, 10.0),
+        ):
+            if name in parts or value != usual:
+                parts[name] = value
+        return parts or True
 
-    return Key(("normalize",), ("normalize_observations", "normalize_rewards"), False, read, write)
+    def rest(value: Any) -> str:
+        others = set(_normalize_parts(value) or {}) - {"norm_obs", "norm_reward", "clip_obs", "clip_reward"}
+        return ", ".join(sorted(others))
+
+    fields = "normalize_observations normalize_rewards obs_clip reward_clip reward_norm_gamma"
+    return key("normalize", fields, False, read, write, rest)
+
+
+def _normalize_parts(value: Any) -> dict[str, Any] | None:
+    """The arguments of VecNormalize, or nothing where it is not used."""
+    parts = _as_dict(value) if isinstance(value, str) else value
+    return parts if isinstance(parts, dict) else {} if parts else None
 
 
 def _as_dict(text: str) -> dict[str, Any]:
@@ -139,27 +164,75 @@ def _common(n_steps: int, gae_lambda: float) -> tuple[Key, ...]:
     )
 
 
+def _rms_prop() -> Key:
+    """A2C: RMSProp with a decay of 0.99 and `rms_prop_eps`, or Adam as PPO has it."""
+
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        if parse_value("use_rms_prop", value, bool):
+            return {"optimizer": "rmsprop", "beta2": 0.99}
+        return {"optimizer": "adam", "beta2": 0.999, "optimizer_eps": 1e-5}
+
+    def write(config: Config, old: Any, known: Known) -> Any:
+        return config.optimizer != "adam"
+
+    return key("use_rms_prop", "optimizer beta2 optimizer_eps", True, read, write)
+
+
+def _rms_prop_eps() -> Key:
+    eps = number("rms_prop_eps", "optimizer_eps", 1e-5)
+
+    def write(config: Config, old: Any, known: Known) -> Any:
+        return config.hypers.optimizer_eps if config.optimizer == "rmsprop" else old
+
+    return replace(eps, write=write)
+
+
 PPO = (
     *_common(n_steps=2048, gae_lambda=0.95),
-    _batch_size(),
+    minibatch_size("batch_size", 64, "n_envs x n_steps", at_most_all=True),
     whole("n_epochs", "update_epochs", 10),
     _learning_rate(3e-4),
     _clip_range(),
     _clip_range_vf(),
     choice("normalize_advantage", "advantage_norm", True, on="minibatch", off="none"),
+    stop_at("target_kl", None, times=1.0),
 )
 A2C = (
     *_common(n_steps=5, gae_lambda=1.0),
     _learning_rate(7e-4),
-    choice("use_rms_prop", "optimizer", True, on="rmsprop", off="adam"),
-    number("rms_prop_eps", "optimizer_eps", 1e-5),
+    _rms_prop_eps(),
+    _rms_prop(),
     choice("normalize_advantage", "advantage_norm", False, on="minibatch", off="none"),
 )
 
 
+def control(raw: Callable[[str], Any]) -> KlControl | None:
+    """`target_kl`: PPO's epochs end at one and a half times it."""
+    target = raw("target_kl")
+    return KlControl("target_kl", parse_value("target_kl", target, float), "stop") if target else None
+
+
+def differences(config: Config) -> list[str]:
+    """What Stable-Baselines3 computes otherwise from the same settings."""
+    found = []
+    if config.lr_schedule == "linear":
+        share = f"1/{config.num_iterations:,} = {rounded(100 / config.num_iterations, 2)} %"
+        found.append(
+            f"a linear learning rate is one iteration further on there, by {share} of its start: it falls before an "
+            "iteration learns, here after it"
+        )
+    if config.advantage_norm == "minibatch":
+        n = config.geometry.optimization_batch
+        size = f"by {rounded(100 * (math.sqrt(n / (n - 1)) - 1), 2)} % at {n:,} samples" if n > 1 else "at 1 sample"
+        found.append(
+            f"the standard deviation of the advantages divides by n - 1 there and by n here: smaller here {size}"
+        )
+    return found
+
+
 def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     """A zoo file (environment -> settings), or the settings of one environment alone."""
-    mapping = parse_mapping(text, "the text")
+    mapping = mapping_of(text)
     if _holds_settings(mapping):
         return mapping, env
     if env is None:
@@ -177,14 +250,19 @@ def _holds_settings(mapping: Mapping[str, Any]) -> bool:
     return any(name in mapping for key in (*PPO, *A2C) for name in key.names)
 
 
+def entries(text: str) -> list[str]:
+    mapping = mapping_of(text)
+    return [] if _holds_settings(mapping) else [name for name, value in mapping.items() if isinstance(value, dict)]
+
+
 def _entry(text: str, env: str | None) -> str | None:
     """The name under which the settings stand in the file, if they do not stand alone."""
-    return None if _holds_settings(parse_mapping(text, "the text")) else env
+    return None if _holds_settings(mapping_of(text)) else env
 
 
 def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
     """The whole file, with the settings of one environment changed."""
-    return edit_yaml(text, settings, _entry(text, env))
+    return edit_yaml(text, settings, *filter(None, [_entry(text, env)]))
 
 
 def excerpt(text: str, env: str | None) -> str:
@@ -208,11 +286,15 @@ LIBRARY = Library(
     algorithms={"ppo": PPO, "a2c": A2C},
     fixed={
         "ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-5),
-        "a2c": dict(objective="policy-gradient", num_minibatches=1, update_epochs=1, beta2=0.99),
+        "a2c": dict(objective="policy-gradient", num_minibatches=1, update_epochs=1),
     },
     parse=parse,
     render=render,
     edit=edit,
     excerpt=excerpt,
     side_effects=side_effects,
+    entries=entries,
+    control=control,
+    differences=differences,
+    rounds_up=True,
 )

@@ -1,7 +1,12 @@
 """TorchRL: the YAML files of its PPO reference implementations (`sota-implementations/ppo/config_*.yaml`).
 
 `collector.frames_per_batch` is our *iteration batch*, all environments together; `loss.mini_batch_size` is our
-*optimization batch*. The Atari script divides both by its frame skip of 4, so there a step of ours is four frames.
+*optimization batch*. The Atari script divides both by its frame skip of 4, so there a step of ours is four frames. The
+files of its configurable trainer call them `replay_buffer.batch_size`, `trainer.num_epochs` and `optimizer.lr`.
+
+Since 0.14 it has PPO-EWMA: with `loss.delay_actor` the clipping holds on to a copy of the actor, and a soft update
+after every optimizer step (`target_net_updater.eps`, or `tau` = 1 - eps) makes that copy an average. It starts as the
+first actor and is not debiased, ours is; 1/(1 - eps) gradient steps later that is over.
 
 The value loss is the squared error (`loss_critic_type: l2`), ours half of it: our vf_coef is twice theirs. Advantages
 are normalized per minibatch. Without optim.max_grad_norm gradients are not clipped.
@@ -9,66 +14,106 @@ are normalized per minibatch. Without optim.max_grad_norm gradients are not clip
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from isobatch.errors import UsageError
-from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, choice, environment, minibatch_count, number, whole
+from isobatch.interop.keys import (
+    REQUIRED,
+    UNNAMED,
+    Key,
+    Known,
+    bound,
+    choice,
+    environment,
+    key,
+    minibatch_size,
+    number,
+    rollout,
+    whole,
+)
 from isobatch.interop.library import Library
 from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
 from isobatch.settings.config import Config
-from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
 
 
-def _frames() -> Key:
-    name = "collector.frames_per_batch"
+def _delayed() -> Key:
+    """Whether the clipping holds on to a delayed actor. Written only where it is asked for."""
 
     def read(value: Any, known: Known) -> dict[str, Any]:
-        total, envs = parse_value(name, value, int), known.settings["num_envs"]
-        if total % envs:
-            low = total // envs * envs
-            raise UsageError(
-                f"{name}={value} is not a whole number of steps for {envs} environments: use {low} or {low + envs}."
-            )
-        return {"num_steps": total // envs}
+        if not parse_value("loss.delay_actor", value, bool):
+            return {"proximal_policy": "behavior"}
+        return {"algo": "ppo-ewma", "proximal_policy": "ewma"}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
-        return config.geometry.iteration_batch
-
-    return Key((name,), ("num_steps",), REQUIRED, read, write)
-
-
-def _minibatch() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        rollout = known.settings["num_envs"] * known.settings["num_steps"]
-        size = parse_value("loss.mini_batch_size", value, int)
-        return {"num_minibatches": minibatch_count("loss.mini_batch_size", size, rollout, "collector.frames_per_batch")}
-
-    return Key(
-        ("loss.mini_batch_size",),
-        ("num_minibatches",),
-        REQUIRED,
+    return key(
+        "loss.delay_actor",
+        "proximal_policy",
+        False,
         read,
-        lambda config, old, known: config.geometry.optimization_batch,
+        lambda config, old, known: config.proximal_policy == "ewma",
     )
 
 
+def _soft_update() -> Key:
+    """eps of the soft update is the decay of the average; `tau`, which is 1 - eps, where the file has that."""
+
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        if known.settings["proximal_policy"] != "ewma":
+            return {}
+        tau = known.raw("target_net_updater.tau")
+        if value is None:  # 0.001 is the default of `tau`
+            return {"beta_prox": 1 - (0.001 if tau is None else parse_value("target_net_updater.tau", tau, float))}
+        return {"beta_prox": parse_value("target_net_updater.eps", value, float)}
+
+    def write(config: Config, old: Any, known: Known) -> Any:
+        by_tau = known.raw("target_net_updater.tau") is not None
+        return None if by_tau or config.proximal_policy != "ewma" else config.hypers.beta_prox
+
+    return key("target_net_updater.eps optim.target_update_polyak", "beta_prox", None, read, write)
+
+
+def _tau() -> Key:
+    def write(config: Config, old: Any, known: Known) -> Any:
+        return 1 - config.hypers.beta_prox if config.proximal_policy == "ewma" and old is not None else old
+
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        if value is None or known.settings["proximal_policy"] != "ewma":
+            return {}
+        return {"beta_prox": 1 - parse_value("target_net_updater.tau", value, float)}
+
+    return key("target_net_updater.tau", "beta_prox", None, read, write)
+
+
+def _ratio_cap() -> Key:
+    """Nothing is no cap. It hardly matters unless the clipping holds on to another policy than the data's."""
+    cap = bound("loss.max_importance_ratio", "importance_cap", None)
+
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        return {} if value is None and known.settings["proximal_policy"] != "ewma" else cap.read(value, known)
+
+    return replace(cap, read=read)
+
+
 PPO = (
-    environment("env.env_name", UNNAMED),
-    whole("env.num_envs", "num_envs", 1),
-    _frames(),
-    _minibatch(),
-    whole("collector.total_frames", "total_timesteps", 1_000_000),
-    whole("loss.ppo_epochs loss.epochs", "update_epochs", REQUIRED),
-    number("optim.lr", "learning_rate", REQUIRED),
+    environment("env.env_name training_env.create_env_fn.base_env.env_name", UNNAMED),
+    whole("env.num_envs training_env.num_workers", "num_envs", 1),
+    rollout("collector.frames_per_batch", REQUIRED),
+    minibatch_size("loss.mini_batch_size replay_buffer.batch_size", REQUIRED, "collector.frames_per_batch"),
+    whole("collector.total_frames trainer.total_frames", "total_timesteps", 1_000_000),
+    whole("loss.ppo_epochs loss.epochs trainer.num_epochs", "update_epochs", REQUIRED),
+    number("optim.lr optimizer.lr", "learning_rate", REQUIRED),
     choice("optim.anneal_lr", "lr_schedule", False, on="linear", off="constant"),
-    number("optim.eps", "optimizer_eps", 1e-5),
-    number("optim.max_grad_norm", "max_grad_norm", INF),
+    number("optim.eps optimizer.eps", "optimizer_eps", 1e-5),
+    bound("optim.max_grad_norm trainer.clip_norm", "max_grad_norm", None),
     number("loss.gamma", "gamma", 0.99),
     number("loss.gae_lambda", "gae_lambda", 0.95),
     number("loss.clip_epsilon", "clip_eps", 0.2),
     number("loss.critic_coeff loss.critic_coef", "vf_coef", 1.0, times=2),
     number("loss.entropy_coeff loss.entropy_coef", "ent_coef", 0.01),
+    _delayed(),
+    _soft_update(),
+    _tau(),
+    _ratio_cap(),
 )
 
 LIBRARY = Library(
@@ -76,9 +121,7 @@ LIBRARY = Library(
     title="TorchRL",
     batch_size="collector.frames_per_batch is the rollout; loss.mini_batch_size is the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={
-        "ppo": dict(objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam"),
-    },
+    fixed={"ppo": dict(objective="clip", advantage_norm="minibatch", optimizer="adam")},
     parse=parse_flat,
     render=render_flat,
     edit=edit_flat,

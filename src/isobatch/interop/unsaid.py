@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from isobatch.interop.keys import bare_name
 from isobatch.settings.config import Config
-
-IN_USE: dict[str, Callable[[Config], object]] = {
-    "clip_eps": lambda c: c.objective == "clip",
-    "kl_coef": lambda c: c.objective == "kl",
-    "kl_form": lambda c: c.objective == "kl",
-    "importance_policy": lambda c: c.objective != "policy-gradient",
-    "importance_cap": lambda c: c.objective != "policy-gradient",
-    "proximal_policy": lambda c: c.objective != "policy-gradient",
-    "beta_prox": lambda c: c.proximal_policy == "ewma",
-    "loglinear_alpha": lambda c: c.proximal_policy == "loglinear",
-    "adv_norm_decay": lambda c: c.advantage_norm == "ewma",
-    "adv_norm_eps": lambda c: c.advantage_norm != "none",
-    "aggregation_horizon": lambda c: c.aggregation == "constant",
-    "value_clip_eps": lambda c: c.clip_value_loss,
-    "aux_epochs": lambda c: c.policy_iterations_per_phase,
-    "aux_minibatches": lambda c: c.policy_iterations_per_phase,
-    "aux_learning_rate": lambda c: c.policy_iterations_per_phase,
-    "beta_clone": lambda c: c.policy_iterations_per_phase,
-    "beta1": lambda c: c.optimizer == "adam",
-    "beta2": lambda c: c.optimizer != "sgd",
-    "optimizer_eps": lambda c: c.optimizer != "sgd",
-    "obs_clip": lambda c: c.normalize_observations,
-    "reward_norm_gamma": lambda c: c.normalize_rewards,
-    "reward_clip": lambda c: c.normalize_rewards,
-}
-"""Settings that matter only beside others."""
+from isobatch.settings.in_use import idle_settings
 
 CONSEQUENCES = {
     "num_envs": "give it where the environments are made",
@@ -59,7 +33,7 @@ CONSEQUENCES = {
 def unsaid(after: Config, there: Config) -> dict[str, Any]:
     """Settings in use here that differ, or have no use, in what the library will do (`there`): name -> our value."""
     ours, theirs = after.to_dict(), there.to_dict()
-    same = {"algo"} | {name for name, used in IN_USE.items() if not used(after)}
+    same = {"algo"} | idle_settings(after)
     norms = {after.advantage_norm, there.advantage_norm}
     if after.num_minibatches == 1 and norms == {"iteration", "minibatch"}:
         same.add("advantage_norm")  # one minibatch is the whole iteration
@@ -67,13 +41,13 @@ def unsaid(after: Config, there: Config) -> dict[str, Any]:
         same.add("total_timesteps")  # rounded to what the library counts in
     if bare_name(after.env) == bare_name(there.env):
         same.add("env")
-    idle = {name for name, used in IN_USE.items() if not used(there)}
+    idle = idle_settings(there)
     return {name: v for name, v in ours.items() if name not in same and (name in idle or v != theirs[name])}
 
 
 def consequence(name: str, there: Config, *, known: bool, title: str) -> str:
     """What happens in the library `title` to a setting that it was not told; `known`: whether `there` has its value."""
-    if name in IN_USE and not IN_USE[name](there):
+    if name in idle_settings(there):
         return "without a use there"
     place = f"{there.to_dict()[name]} there" if known else f"left to {title}"
     return f"{place}: {CONSEQUENCES[name]}" if name in CONSEQUENCES else place

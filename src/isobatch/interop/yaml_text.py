@@ -6,8 +6,10 @@ quotes, anchors, tags and the spelling of numbers are the file's own, because no
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -20,9 +22,19 @@ ANCHOR = re.compile(r"&[^\s,\]}]+\s")
 PASSES = 3  # a value that changes under an anchor can change others, which a second pass writes out
 
 
+@lru_cache(maxsize=8)
+def _mapping(text: str) -> dict[str, Any]:
+    return parse_mapping(text, "the text")
+
+
+def mapping_of(text: str) -> dict[str, Any]:
+    """What a text holds. It is parsed once, since that is slow and whoever edits a text asks several times."""
+    return copy.deepcopy(_mapping(text))
+
+
 def parse_flat(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     """A file that holds the settings of one run."""
-    return parse_mapping(text, "the text"), env
+    return mapping_of(text), env
 
 
 def render_flat(settings: Mapping[str, Any], env: str | None) -> str:
@@ -33,28 +45,29 @@ def edit_flat(text: str, settings: Mapping[str, Any], env: str | None) -> str:
     return edit(text, settings)
 
 
-def edit(text: str, after: Mapping[str, Any], entry: str | None = None) -> str:
-    """`text` with the mapping `after` in it, at the top or under the name `entry`; all that it has already stays."""
+def edit(text: str, after: Mapping[str, Any], *entry: str) -> str:
+    """`text` with the mapping `after` in it, at the top or under these names; all that it has already stays."""
     for _ in range(PASSES):
-        document = parse_mapping(text, "the text")
-        now = document if entry is None else document[entry]
+        now: Any = mapping_of(text)
+        for name in entry:
+            now = now[name]
         if now == after:
             return text
-        node = _node(text, entry)
+        node = _node(text, *entry)
         for start, end, replacement in sorted(_replacements(text, node, now, after), reverse=True):
             text = text[:start] + replacement + text[end:]
     raise UsageError("the file cannot be changed in place: write out what its anchors (&) and aliases (*) stand for.")
 
 
-def entry_text(text: str, entry: str) -> str:
+def entry_text(text: str, *entry: str) -> str:
     """The lines of one entry of a file that has many."""
-    key, value = next(pair for pair in _compose(text).value if pair[0].value == entry)
+    key, value = next(pair for pair in _node(text, *entry[:-1]).value if pair[0].value == entry[-1])
     return text[key.start_mark.index : _end(text, value)] + "\n"
 
 
 def entries_changed(before: str, after: str, entry: str) -> list[str]:
     """The other entries of a file that changed with `entry`, because they take values from it by an alias."""
-    old, new = parse_mapping(before, "the text"), parse_mapping(after, "the text")
+    old, new = _mapping(before), _mapping(after)
     return [name for name in old if name != entry and old[name] != new[name]]
 
 
@@ -64,9 +77,11 @@ def _compose(text: str) -> yaml.MappingNode:
     return node
 
 
-def _node(text: str, entry: str | None) -> yaml.MappingNode:
-    root = _compose(text)
-    return root if entry is None else next(value for key, value in root.value if key.value == entry)
+def _node(text: str, *entry: str) -> yaml.MappingNode:
+    node = _compose(text)
+    for name in entry:
+        node = next(value for key, value in node.value if key.value == name)
+    return node
 
 
 def _replacements(

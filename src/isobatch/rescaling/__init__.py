@@ -18,9 +18,13 @@ from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted, html_list, html_table, plain_table, rounded, setting_text
 from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.rules import RULES, Rule, rounded_phase
-from isobatch.rescaling.targets import Target, resolve
+from isobatch.rescaling.targets import Target, resolve, same_iteration_batch
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, inf_as_text
+
+ASKED_BOTH = "both asked for"
+KEEPS = MINIBATCH_COUNT, MINIBATCH_SIZE, ITERATION_BATCH = ("minibatch-count", "minibatch-size", "iteration-batch")
+"""What can stay beside the target of a change."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ def rescale(
     devices: int | None = None,
     factor: float | None = None,
     devices_before: int = 1,
+    keep: str = MINIBATCH_COUNT,
     use: Iterable[str] = (),
     without: Iterable[str] = (),
     critical_batch: float | None = None,
@@ -97,6 +102,9 @@ def rescale(
         num_envs, num_steps, optimization_batch, devices, factor: give one target: `num_envs`, `num_steps` (N stays and
             T changes), both of these, `optimization_batch`, `devices` (every device keeps its environments;
             `config.num_envs` counts those of all `devices_before` devices), or `factor`, which divides N.
+        keep: what stays beside the target: `minibatch-count` (and with it T; minibatches grow and shrink),
+            `minibatch-size` (T, and gradient steps of the same size, more or fewer of them: the rule
+            `iteration-batch-only`), or `iteration-batch` (N T: T follows N, and nothing else changes).
         use: rules by name, in place of the defaults that set the same field.
         without: rules to switch off.
         critical_batch: the optimization batch at which noise and signal of the gradient are equal.
@@ -110,7 +118,13 @@ def rescale(
         >>> rescaled.factor, rescaled.after.num_envs
         (4.0, 8)
     """
-    target = Target(num_envs, num_steps, optimization_batch, devices, factor, devices_before)
+    target = asked = Target(num_envs, num_steps, optimization_batch, devices, factor, devices_before)
+    if keep not in KEEPS:
+        raise unknown_name(f"keep={keep!r}", keep, KEEPS)
+    if keep == ITERATION_BATCH:
+        target = same_iteration_batch(config, target)
+    if keep == MINIBATCH_SIZE:
+        use = (*use, "iteration-batch-only")
     if critical_batch is not None and not 0 < critical_batch < math.inf:
         raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
     rules = choose_rules(config, tuple(use), tuple(without))
@@ -131,7 +145,7 @@ def rescale(
         phase = rounded_phase(config, c) if held else config.policy_iterations_per_phase
         settings["total_timesteps"] = _whole_phases(config, new_envs * new_steps, phase)
     after = config.replace(**settings)
-    changes = _changes(config, after, origin, _target_reason(config, target))
+    changes = _changes(config, after, origin, _target_reason(config, asked))
     return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch))
 
 
@@ -187,7 +201,9 @@ def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str
         "phase_batch": (old.phase_batch, new.phase_batch, "iteration batch x policy_iterations_per_phase"),
     }
     was, now = before.to_dict(), after.to_dict()
-    rows = [Change(n, was[n], now[n], "target", reason) for n in ("num_envs", "num_steps")]
+    follows = old.iteration_batch == new.iteration_batch and reason != ASKED_BOTH
+    reasons = {"num_envs": reason, "num_steps": "so that num_envs x num_steps stays" if follows else reason}
+    rows = [Change(name, was[name], now[name], "target", why) for name, why in reasons.items()]
     rows.append(Change("total_timesteps", was["total_timesteps"], now["total_timesteps"], "target", "whole phases"))
     rows += [Change(name, *values[:2], "target", values[2]) for name, values in derived.items()]
     rows += [Change(n, was[n], now[n], rule.name, rule.reason(before, after)) for n, rule in origin.items()]
@@ -199,4 +215,6 @@ def _target_reason(config: Config, target: Target) -> str:
         each = config.num_envs / target.devices_before
         now = f"{counted(target.devices, 'device')} of {rounded(each, 6)} environments"
         return f"{now}, {target.devices_before} before"
-    return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target, with T as it is"
+    if len(target.given) == 2:
+        return ASKED_BOTH
+    return "asked for" if target.given.keys() & {"num_envs", "num_steps"} else "to reach the target"

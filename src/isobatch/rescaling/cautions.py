@@ -12,12 +12,13 @@ from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
 
+FEW_ITERATIONS = 50
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
 
 def several_epochs(before: Config, after: Config) -> str:
     """Section 4: one policy epoch is required; on a small iteration batch several are training on the same data."""
-    if before.update_epochs == 1:
+    if before.update_epochs == 1 or before.geometry.iteration_batch == after.geometry.iteration_batch:
         return ""
     return (
         f"update_epochs={before.update_epochs}: the rules are derived for one policy epoch; with more, the smaller the "
@@ -92,10 +93,23 @@ def steps_change(before: Config, after: Config) -> str:
         return ""
     decay = before.hypers.gamma * before.hypers.gae_lambda
     horizon = f"{rounded(1 / (1 - decay))} steps" if decay < 1 else "without end"
+    instead = " Changing num_envs avoids this." if before.num_envs == after.num_envs else ""
     return (
         f"num_steps {t} -> {new}: the last steps of each rollout bootstrap from the value function, so the bias "
         f"changes with T, most where T is not well above the horizon of the advantages, 1/(1 - gamma lambda) = "
-        f"{horizon}; gae_lambda may need attention. Changing num_envs avoids this."
+        f"{horizon}; gae_lambda may need attention.{instead}"
+    )
+
+
+def few_iterations(before: Config, after: Config) -> str:
+    """A larger iteration batch in a run of the same length: fewer policies collect its data."""
+    was, now = before.num_iterations, after.num_iterations
+    if now >= was or now >= FEW_ITERATIONS:
+        return ""
+    return (
+        f"iterations {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data "
+        "comes from that "
+        "many policies only. Train longer, or keep the iteration batch (keep=iteration-batch)."
     )
 
 
@@ -173,6 +187,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         advantage_clamp(before, after, rules),
         phase_rounding(before, after),
         minibatch_normalization(before, after),
+        few_iterations(before, after),
         steps_change(before, after),
         whole_episodes(after),
         stale_data(before, after),

@@ -128,9 +128,12 @@ def advantage_decay(config: Config) -> float:
     return config.hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
 
 
+def _proximal(rule: Callable[[float, float], float], config: Config, c: float) -> dict[str, object]:
+    """Only an average that is in use has an age."""
+    return {"beta_prox": rule(config.hypers.beta_prox, c)} if config.proximal_policy == "ewma" else {}
+
+
 def _proximal_reason(before: Config, after: Config) -> str:
-    if before.proximal_policy != "ewma":
-        return f"not in use: proximal_policy is {before.proximal_policy}"
     steps = [center_of_mass(c.hypers.beta_prox) for c in (before, after)]
     age = before.geometry.proximal_age(before.hypers.beta_prox)
     return f"{rounded(steps[0], 4)} -> {rounded(steps[1], 4)} gradient steps, so {age:,.0f} environment steps old"
@@ -176,7 +179,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "proximal-age", ("beta_prox",), "optimization", True, "1/(1-b) - 1, times c", f"{PAPER}, section 4",
-            lambda config, c: {"beta_prox": center_of_mass_times(config.hypers.beta_prox, c)},
+            lambda config, c: _proximal(center_of_mass_times, config, c),
             _proximal_reason,
         ),
         Rule(
@@ -208,7 +211,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "busbridge", ("beta_prox",), "optimization", False, "b^(1/c)", "Busbridge 2023",
-            lambda config, c: {"beta_prox": power(config.hypers.beta_prox, c)},
+            lambda config, c: _proximal(power, config, c),
             lambda before, after: "forgets equally much per sample; the center of mass is held only nearly",
         ),
         Rule(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
-from isobatch.settings.geometry import cuts_evenly
+from isobatch.settings.geometry import cuts_evenly, divisors
 from isobatch.settings.parsing import parse_value
 
 TARGETS = ("num_envs", "num_steps", "optimization_batch", "devices", "factor")
@@ -93,6 +93,24 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
         near = [_describe(config, target, k, t) for k in _nearest(num_envs, lambda k: not misfit(k, t))]
     fix = f"the nearest that {'work are' if len(near) > 1 else 'works is'} {' and '.join(near)}"
     raise UsageError(f"{target.words} does not work: {trouble}; {fix if near else 'no size near it works'}.")
+
+
+def same_iteration_batch(config: Config, target: Target) -> Target:
+    """The target with the rollout length that leaves the iteration batch as it is, or a UsageError with near ones."""
+    if target.num_steps is not None or target.optimization_batch is not None:
+        raise UsageError(
+            f"{target.words} changes the iteration batch, which keep=iteration-batch holds: give num_envs, devices or "
+            "factor, and the rollout length follows."
+        )
+    batch, wanted = config.geometry.iteration_batch, target.sizes(config)[0]
+    envs = round(wanted)
+    if envs < 1 or not math.isclose(envs, wanted, rel_tol=1e-6) or batch % envs:
+        near = sorted(sorted(divisors(batch), key=lambda n: abs(n - wanted))[:2])
+        raise UsageError(
+            f"{target.words} cannot share an iteration batch of {batch} equally: the nearest num_envs that can are "
+            f"{' and '.join(map(str, near))}."
+        )
+    return Target(num_envs=envs, num_steps=batch // envs)
 
 
 def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool) -> str:

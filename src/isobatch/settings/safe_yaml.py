@@ -64,6 +64,13 @@ def _loader() -> type[SafeLoader]:
             if len(node.value) > MOST_ENTRIES:
                 raise yaml.constructor.ConstructorError(None, None, "too many entries", node.start_mark)
 
+    # What others dump their tuples as; it makes nothing but a list.
+    tuples = "tag:yaml.org,2002:python/tuple"
+
+    def as_list(loader: Loader, node: yaml.SequenceNode) -> list[object]:
+        return loader.construct_sequence(node, deep=True)
+
+    Loader.add_constructor(tuples, as_list)
     return Loader
 
 

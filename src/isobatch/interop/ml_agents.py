@@ -1,0 +1,231 @@
+"""Unity ML-Agents: the trainer's YAML (`behaviors: NAME: hyperparameters: ...`), PPO.
+
+`buffer_size` is our *iteration batch*: so many steps of all agents together are collected before the policy learns.
+`batch_size` is our *optimization batch*. A trajectory has at most `time_horizon` steps, after which it is bootstrapped,
+so we read an iteration as buffer_size / time_horizon rollouts of time_horizon steps. How many agents there are the file
+does not say, and it does not matter: more agents fill the same buffer sooner, so adding areas or `--num-envs` changes
+neither batch. Steps that do not fill a minibatch are not used in an epoch.
+
+The value loss is half the squared error, clipped at epsilon, with the weight 1. Advantages are normalized over the
+iteration. `learning_rate`, `beta` and `epsilon` fall linearly by default, epsilon to 0.1 and beta to 1e-5.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from isobatch.errors import UsageError, near_matches
+from isobatch.interop.keys import REQUIRED, Key, Known, as_is, find, get, key, leaves, number, one_clip, put, whole
+from isobatch.interop.library import Library
+from isobatch.interop.yaml_text import edit as edit_yaml
+from isobatch.interop.yaml_text import entry_text, mapping_of, render_flat
+from isobatch.settings.config import Config
+from isobatch.settings.fields import INF
+from isobatch.settings.geometry import divisors
+from isobatch.settings.parsing import parse_value
+
+BUFFER, BATCH, HORIZON = "hyperparameters.buffer_size", "hyperparameters.batch_size", "time_horizon"
+
+
+def _size(known: Known, name: str) -> int:
+    value = known.raw(name)
+    size = parse_value(name, 64 if value is None and name == HORIZON else value, int)
+    if size < 1:
+        raise UsageError(f"{name}={size} is no size: use a positive number.")
+    return size
+
+
+def _used(known: Known) -> int:
+    """The steps of a buffer that are used: whole minibatches."""
+    buffer, batch = _size(known, BUFFER), _size(known, BATCH)
+    if batch > buffer:
+        raise UsageError(f"{BATCH}={batch} is larger than {BUFFER}={buffer}: use at most that.")
+    return buffer // batch * batch
+
+
+def _rollouts(known: Known) -> int:
+    """About as many rollouts as trajectories fit into the buffer, so that they have equally many steps."""
+    used = _used(known)
+    wanted = max(1, used // _size(known, HORIZON))
+    return max((n % 4 == 0, n) for n in divisors(used) if n <= wanted)[1]  # a number that can be halved
+
+
+def _buffer() -> Key:
+    def read(value: Any, known: Known) -> dict[str, Any]:
+        used = _used(known)
+        envs = known.settings.get("num_envs") or _rollouts(known)
+        if used % envs:
+            raise UsageError(
+                f"{BUFFER}: {used} steps cannot be shared by num_envs={envs} equally: give another number."
+            )
+        return {"num_envs": envs, "num_steps": used // envs}
+
+    def write(config: Config, old: Any, known: Known) -> Any:
+        new = config.geometry.iteration_batch
+        if old is None:
+            return new
+        scaled = _size(known, BUFFER) * new / _used(known)  # the rest that is not used grows with it
+        return round(scaled) if scaled == round(scaled) else new
+
+    return key(BUFFER, "num_envs num_steps", REQUIRED, read, write)
+
+
+def _horizon() -> Key:
+    """The length of a trajectory, by which we choose how many rollouts a buffer is."""
+    return key(
+        HORIZON,
+        "num_envs",
+        None,
+        lambda value, known: {} if known.before else {"num_envs": _rollouts(known)},
+        lambda config, old, known: config.num_steps,
+    )
+
+
+def _minibatch() -> Key:
+    return key(
+        BATCH,
+        "num_minibatches",
+        REQUIRED,
+        lambda value, known: {
+            "num_minibatches": known.settings["num_envs"]
+            * known.settings["num_steps"]
+            // parse_value(BATCH, value, int)
+        },
+        lambda config, old, known: config.geometry.optimization_batch,
+    )
+
+
+def _schedule(name: str, what: str) -> Key:
+    return as_is(
+        f"hyperparameters.{name}",
+        "linear",
+        lambda value: f"{what} falls there, stays here" if value == "linear" else "",
+    )
+
+
+def _learning_rate_schedule() -> Key:
+    return key(
+        "hyperparameters.learning_rate_schedule",
+        "lr_schedule",
+        "linear",
+        lambda value, known: {"lr_schedule": "linear" if value == "linear" else "constant"},
+        lambda config, old, known: "linear" if config.lr_schedule == "linear" else "constant",
+    )
+
+
+def _normalize() -> Key:
+    return key(
+        "network_settings.normalize",
+        "normalize_observations",
+        False,
+        lambda value, known: {"normalize_observations": parse_value("normalize", value, bool)},
+        lambda config, old, known: config.normalize_observations,
+    )
+
+
+PPO = (
+    _buffer(),
+    _horizon(),
+    _minibatch(),
+    whole("hyperparameters.num_epoch", "update_epochs", 3),
+    whole("max_steps", "total_timesteps", 500_000),
+    number("hyperparameters.learning_rate", "learning_rate", 3e-4),
+    _learning_rate_schedule(),
+    number("reward_signals.extrinsic.gamma", "gamma", 0.99),
+    number("hyperparameters.lambd", "gae_lambda", 0.95),
+    one_clip("hyperparameters.epsilon", 0.2),
+    number("hyperparameters.beta", "ent_coef", 5e-3),
+    _normalize(),
+    _schedule("epsilon_schedule", "epsilon"),
+    _schedule("beta_schedule", "beta"),
+)
+
+
+def _behaviors(text: str) -> dict[str, dict[str, Any]]:
+    """Each behavior's settings, with the file's `default_settings` under them."""
+    mapping = mapping_of(text)
+    found = mapping.get("behaviors")
+    if not isinstance(found, dict) or not found:
+        raise UsageError("the text has no `behaviors:` with settings under their names: check which file it is.")
+    usual = mapping.get("default_settings") or {}
+    return {str(name): _over(usual, own) for name, own in found.items() if isinstance(own, dict)}
+
+
+def _over(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(usual))
+    for leaf in leaves(own):
+        put(merged, leaf, get(own, leaf))
+    return merged
+
+
+def _is_ppo(behavior: Mapping[str, Any]) -> bool:
+    return behavior.get("trainer_type", "ppo") == "ppo"
+
+
+def entries(text: str) -> list[str]:
+    """Behaviors that PPO trains."""
+    return [name for name, settings in _behaviors(text).items() if _is_ppo(settings)]
+
+
+def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+    behaviors = _behaviors(text)
+    name = env or (next(iter(behaviors)) if len(behaviors) == 1 else None)
+    if name is None:
+        raise UsageError(f"env is missing: the file has the behaviors {', '.join(behaviors)}; give --env NAME.")
+    if name not in behaviors:
+        hint = near_matches(name, behaviors) or f"; use {', '.join(behaviors)}."
+        raise UsageError(f"env={name!r} is not a behavior of the file{hint}")
+    if not _is_ppo(behaviors[name]):
+        kind = behaviors[name]["trainer_type"]
+        raise UsageError(f"trainer_type={kind!r} of {name} cannot be read: only PPO can.")
+    return behaviors[name], name
+
+
+def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+    """The file with this behavior's settings; those that it took from `default_settings` become its own."""
+    before, name = parse(text, env)
+    own = copy.deepcopy(mapping_of(text)["behaviors"][name])
+    for leaf in leaves(settings):
+        if find(before, (leaf,)) is None or get(before, leaf) != get(settings, leaf):
+            put(own, leaf, get(settings, leaf))
+    return edit_yaml(text, own, "behaviors", str(name))
+
+
+def render(settings: Mapping[str, Any], env: str | None) -> str:
+    return render_flat({"behaviors": {env or "unnamed": {"trainer_type": "ppo"} | dict(settings)}}, env)
+
+
+def remarks(raw: Callable[[str], Any]) -> list[str]:
+    """Schedules that are the default, so files need not name them."""
+    falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
+    found = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
+    return [f"{' and '.join(found)} linearly over a run there, and stays in a run here"] if found else []
+
+
+LIBRARY = Library(
+    name="ml-agents",
+    title="ML-Agents",
+    batch_size="batch_size is the optimization batch; buffer_size, of all agents together, is the rollout",
+    algorithms={"ppo": PPO},
+    fixed={
+        "ppo": dict(
+            objective="clip",
+            proximal_policy="behavior",
+            advantage_norm="iteration",
+            optimizer="adam",
+            optimizer_eps=1e-8,
+            clip_value_loss=True,
+            vf_coef=1.0,
+            max_grad_norm=INF,
+        )
+    },
+    parse=parse,
+    render=render,
+    edit=edit,
+    excerpt=lambda text, env: entry_text(text, "behaviors", str(env)),
+    entries=entries,
+    remarks=remarks,
+    rounds_up=True,
+)

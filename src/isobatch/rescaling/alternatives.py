@@ -1,0 +1,64 @@
+"""Other ways to have another number of environments, compared: what each holds, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from isobatch.errors import UsageError
+from isobatch.rescaling import ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
+from isobatch.settings.config import Config
+
+HELD = {
+    ITERATION_BATCH: "N x T, so T follows and nothing else changes",
+    MINIBATCH_SIZE: "T and the size of minibatches, so their number follows",
+    MINIBATCH_COUNT: "T and the number of minibatches, so their size and the learning rate follow",
+}
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One way to the same number of environments."""
+
+    keep: str
+    result: Rescaled | None
+    """Nothing where it cannot be had."""
+    trouble: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """{"keep", "held", "trouble"} and, where it can be had, sizes, costs and cautions."""
+        head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble}
+        return (
+            head if self.result is None else head | _costs(self.result.after) | {"warnings": list(self.result.warnings)}
+        )
+
+    @property
+    def cautions(self) -> list[str]:
+        """What the cautions are about, without their explanations."""
+        return [sentence.partition(":")[0] for sentence in self.result.warnings] if self.result else []
+
+
+def _costs(after: Config) -> dict[str, Any]:
+    g = after.geometry
+    return {
+        "num_envs": g.num_envs,
+        "num_steps": g.num_steps,
+        "num_minibatches": g.num_minibatches,
+        "optimization_batch": g.optimization_batch,
+        "learning_rate": after.hypers.learning_rate,
+        "gradient_steps_per_env_step": g.gradient_steps / g.iteration_batch,
+        "iterations": after.num_iterations,
+        "samples_in_memory": g.iteration_batch,
+    }
+
+
+def alternatives(config: Config, num_envs: int, critical_batch: float | None = None) -> list[Alternative]:
+    """All ways to have `num_envs` environments, the one that changes least first."""
+    found = []
+    for keep in HELD:
+        try:
+            result = rescale(config, num_envs=num_envs, keep=keep, critical_batch=critical_batch)
+            found.append(Alternative(keep, result))
+        except UsageError as error:
+            found.append(Alternative(keep, None, str(error)))
+    return found
