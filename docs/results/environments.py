@@ -86,7 +86,8 @@ def backends_section(out: Path) -> list[str]:
         for name in BACKENDS
     }
     over_run = {name: np.nanmean(seed_curves(table, RETURN, 0.02)[1], axis=1) for name, table in tables.items()}
-    learning_curves(tables, HERE / "environments-backends.png", "CartPole-v1 through three backends")
+    title = "CartPole-v1 through three backends"
+    learning_curves(tables, HERE / "environments-backends.png", title, env="CartPole-v1")
     ours = over_run["gymnax"]
     lines = [
         BACKENDS_TITLE,

@@ -89,7 +89,7 @@ def write_page(out: Path, found: dict[tuple[str, int], dict[str, Any]], speeds: 
         page.append(f"| `{name}` | {' | '.join(cells)} | {rate:,.0f} ({rate / slowest - 1:+.1%} to `recent`) |")
     page += ["", f"Speed: medians of {REPEATS} runs of each, in turn, all seeds together.", ""]
     tables = {name: RunDirectory.open(out / f"{name}-8").metrics() for name in POLICIES}
-    learning_curves(tables, HERE / "proximal.png", "CartPole-v1, staleness 8")
+    learning_curves(tables, HERE / "proximal.png", "CartPole-v1, staleness 8", env="CartPole-v1")
     page += ["![Learning curves at staleness 8](proximal.png)", "", "```"]
     page += [" ".join(command(name, 8)) for name in POLICIES] + ["```"]
     (HERE / "proximal.md").write_text("\n".join(page) + "\n")

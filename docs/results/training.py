@@ -102,7 +102,7 @@ def write_page(out: Path) -> None:
         page += [f"| `{algo}` | {row(out, env, algo)}" for algo in found]
         picture = f"training-{env}.png"
         tables = {algo: RunDirectory.open(out / f"{env}-{algo}").metrics() for algo in found}
-        learning_curves(tables, HERE / picture, env)
+        learning_curves(tables, HERE / picture, env, env=env)
         page += ["", f"![Learning curves on {env}]({picture})", "", "```"]
         page += [" ".join(command(algo, env)) for algo in found] + ["```", ""]
     (HERE / "training.md").write_text("\n".join(page))

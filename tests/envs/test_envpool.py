@@ -57,7 +57,8 @@ def test_same_seed_same_bits(algo: str):
 @needs_envpool
 def test_evaluation_counts_steps_only():
     config = tiny("ppo", "envpool/CartPole-v1", total_timesteps=32)
-    returns, lengths = evaluate(config, train(config).states, 20, False, 0)
+    played = evaluate(config, train(config).states, 20, False, 0)
+    returns, lengths = played.returns, played.lengths
     np.testing.assert_array_equal(returns, lengths)
     assert np.all(lengths >= 8)
 

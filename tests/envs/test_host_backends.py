@@ -186,7 +186,8 @@ def test_evaluation_plays_whole_episodes(monkeypatch: pytest.MonkeyPatch):
         config = tiny("ppo", "host_envs:Clock-v0", autoreset=mode)
         states = initial_states(config, [0, 1])
         for deterministic in (True, False):
-            returns, lengths = evaluate(config, states, 20, deterministic, 3)
+            played = evaluate(config, states, 20, deterministic, 3)
+            returns, lengths = played.returns, played.lengths
             np.testing.assert_array_equal(lengths, np.tile([3] * 16 + [4] * 4, (2, 1)))
             # Rewards are clock + half of an action of 5 or 6.
             base = np.where(lengths == 3, 1 + 2 + 3, 1 + 2 + 3 + 4) + 2.5 * lengths

@@ -27,6 +27,6 @@ def test_frames_are_whole_episodes(runs: Runs) -> None:
     assert len(shown) == sum(f.step for f in ends) + 2
     assert all(f.episode_return == f.step for f in shown)  # one for each step
     loaded = load_run(path)
-    returns, _ = evaluate(loaded.config, loaded.states, 30, True, 0)
+    returns = evaluate(loaded.config, loaded.states, 30, True, 0).returns
     played = [f.episode_return for f in frames(scene, agent, 3, deterministic=True, seed=0) if f.over]
     assert returns[0].min() <= np.mean(played) <= returns[0].max()

@@ -14,7 +14,7 @@ from isobatch.training import curves
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What is drawn, by label."""
     tables: dict[str, Any] = {}
-    monkeypatch.setattr(curves, "learning_curves", lambda runs, *_: tables.update(runs))
+    monkeypatch.setattr(curves, "learning_curves", lambda runs, *_, env: tables.update(runs))
     return tables
 
 

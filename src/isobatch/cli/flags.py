@@ -140,21 +140,18 @@ def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
 
     `any_env`: the environment need not be there, since it is only a name.
     """
-    config = _merged(given_settings(args))
+    settings = given_settings(args)
+    if "preset" in settings:
+        name = parse_value("preset", settings.pop("preset"), str)
+        if name not in PUBLISHED:
+            raise unknown_name(f"preset={name!r}", name, PUBLISHED)
+        if "algo" in settings:
+            raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")
+        settings["algo"] = name
+    config = preset(**settings)
     if not any_env:
         check_env_id(config.env)
     return config
-
-
-def _merged(settings: dict[str, Any]) -> Config:
-    if "preset" not in settings:
-        return preset(**settings)
-    name = parse_value("preset", settings.pop("preset"), str)
-    if name not in PUBLISHED:
-        raise unknown_name(f"preset={name!r}", name, PUBLISHED)
-    if "algo" in settings:
-        raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")
-    return preset(name, **settings)
 
 
 def check_unknown(parser: Parser, unknown: list[str]) -> None:

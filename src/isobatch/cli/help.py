@@ -40,6 +40,7 @@ BRIEF = {
             "num_seeds", "run_dir", "resume", "config", "preset", "json",
         ),
     ),
+    "launch": Brief(("launch --num-processes 2 -- train --env CartPole-v1 --num-envs 64",)),
     "eval": Brief(("eval runs/my-run --episodes 20", "eval runs/my-run --video episode.gif")),
     "play": Brief(("play runs/my-run --episodes 2",)),
     "export": Brief(("export runs/my-run --out policy.npz",)),

@@ -93,7 +93,7 @@ class GymnasiumVector:
     def __init__(self, vector: Any, running: list[int], observations: Observations, actions: Actions) -> None:
         self._vector, self._running = vector, running
         self._observations, self._actions = observations, actions
-        self._sent: Any = None
+        self._sent: np.ndarray | None = None
         self._async = isinstance(vector, AsyncVectorEnv)
 
     def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from gymnasium import spaces as gym
@@ -53,8 +53,9 @@ class Observations:
         """Whether this is one observation, not a batch of them."""
         space = self.space
         while isinstance(space, gym.Dict | gym.Tuple):  # any part of it will tell
-            first: Any = next(iter(space.spaces)) if isinstance(space, gym.Dict) else 0
-            space, obs = space[first], obs[first]
+            parts = dict(space.spaces) if isinstance(space, gym.Dict) else dict(enumerate(space.spaces))
+            first, space = next(iter(parts.items()))
+            obs = obs[first]
         return np.ndim(obs) == len(space.shape or ())
 
 

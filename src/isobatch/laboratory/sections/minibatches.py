@@ -48,17 +48,13 @@ class Minibatches:
         sizes = sorted({n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({own} if own < n * t else set()))
         squared = mean_over_batches([np.mean(gram) for gram in grams])  # |G_B|^2
         environment = np.tile(np.arange(n), t)
-        rows = tuple(
-            MinibatchRow(
-                size,
-                mean_over_batches([minibatch_variance(gram, size) for gram in grams]),
-                squared,
-                size == own,
-                None if size % t else mean_over_batches([row_variance(g, environment, size // t) for g in grams]),
-            )
-            for size in sizes
-        )
-        return cls(n, t, count, rows)
+        rows = []
+        for size in sizes:
+            added = mean_over_batches([minibatch_variance(gram, size) for gram in grams])
+            by_rows = None if size % t else [row_variance(gram, environment, size // t) for gram in grams]
+            whole = None if by_rows is None else mean_over_batches(by_rows)
+            rows.append(MinibatchRow(size, added, squared, size == own, whole))
+        return cls(n, t, count, tuple(rows))
 
     def interpret(self) -> Iterator[str]:
         row = next((row for row in self.rows if row.own and row.added.value > 0), self.rows[0])
