@@ -1,0 +1,182 @@
+"""Jobs done on a cluster of Ray: each is a task, and one that is lost with its node is tried elsewhere.
+
+Ray's own retries are not used: the head knows then what was lost, says so, and gives up after some attempts. Jobs and
+results travel as objects of Ray, so that nodes need no common file system.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+import os
+import pickle
+import socket
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from isobatch.errors import RunError, UsageError, first_line
+from isobatch.executors.interface import Failure, Job, ResultT, WatchAll
+from isobatch.executors.ray_worker import Board, Ticket, work
+from isobatch.training.run_directory import versions
+
+ATTEMPTS = 5  # at a job that is lost with its node
+SECONDS_TO_ANSWER = 10.0
+SECONDS_TO_BEGIN = 30.0  # some job, before it is said that all of them wait
+SECONDS_BETWEEN = 0.5  # two looks at the cluster
+OBJECT_STORE = 100 * 1024**2  # bytes, where this process starts the cluster: results are small
+# What results depend on, as it is here: workers get these variables, whatever their node was started with.
+FORWARDED = ("JAX_", "XLA_", "PJRT_", "ISOBATCH_", "OPENBLAS_", "OMP_", "MKL_")
+Say = Callable[[str], None]
+
+
+@contextmanager
+def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) -> Iterator[RayCluster]:
+    """The cluster at HOST:PORT; else the one of RAY_ADDRESS; else one that is started on this machine and ended again.
+
+    `say` gets a sentence when a job is lost and tried again.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("--on ray needs the package ray: pip install 'isobatch[ray]', or use --on local.")
+    address = address or os.environ.get("RAY_ADDRESS")
+    check_address(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    import ray
+
+    if ray.is_initialized():  # by the program that calls this
+        yield RayCluster(say)
+        return
+    where = {"address": address} if address else own_cluster()
+    try:
+        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # of many kinds, some of them of Ray's core
+        raise RunError(
+            f"--address {address or 'local'}: Ray cannot be used ({first_line(error).rstrip('.')}): this machine has "
+            "to be a node of that cluster (`ray start --address=HOST:PORT`), with the same versions of Ray and Python."
+        ) from None
+    try:
+        yield RayCluster(say)
+    finally:
+        ray.shutdown()
+
+
+def own_cluster() -> dict[str, Any]:
+    return {"address": "local", "num_cpus": cores(), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def check_address(address: str | None) -> None:
+    """Raise unless somebody answers: Ray itself would wait for a minute, and then end the process."""
+    if address in (None, "auto", "local"):
+        return
+    host, _, port = str(address).rpartition(":")
+    if "://" in host or not host or not port.isdigit():
+        raise UsageError(f"--address {address!r} is not HOST:PORT: use that of `ray start --head`, port 6379 mostly.")
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(
+            f"--address {address}: no Ray cluster answers there ({first_line(error)}): start one with `ray start "
+            "--head`, or leave --address out."
+        ) from None
+
+
+class RayCluster:
+    """An `Executor` on the cluster to which this process is connected."""
+
+    shares_files = False
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+
+    def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
+        import ray
+
+        board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
+        expected = versions()
+        running: dict[Any, Ticket] = {}
+        patience = time.monotonic() + SECONDS_TO_BEGIN
+
+        def submit(ticket: Ticket) -> None:
+            task = ray.remote(work).options(
+                num_cpus=min(cores(), largest_node()),
+                max_retries=0,
+                scheduling_strategy="SPREAD",
+                runtime_env={"env_vars": forwarded()},
+            )
+            running[task.remote(ticket, pickle.dumps(jobs[ticket.index]), expected, board)] = ticket
+
+        try:
+            for index in range(len(jobs)):
+                submit(Ticket(index, 1))
+            while running:
+                for reference in ray.wait(list(running), timeout=SECONDS_BETWEEN)[0]:
+                    ticket = running.pop(reference)
+                    try:
+                        result = ray.get(reference)
+                    except ray.exceptions.RayTaskError as error:
+                        raise RunError(f"a node cannot do a job: {last_line(error)}") from None
+                    except ray.exceptions.RayError as error:
+                        submit(self.next_attempt(ticket, len(jobs), error))
+                        watch(ticket.index, 0.0)
+                        continue
+                    if isinstance(result, Failure):
+                        raise result.error
+                    yield ticket.index, result
+                with suppress(ray.exceptions.RayError):  # progress is not worth ending for
+                    shares = ray.get(board.read.remote())
+                    at_work = [ticket for ticket in running.values() if ticket in shares]
+                    for ticket in at_work:
+                        watch(ticket.index, shares[ticket])
+                    if at_work or not running:
+                        patience = time.monotonic() + SECONDS_TO_BEGIN
+                    elif time.monotonic() > patience:
+                        patience = math.inf
+                        self.say(f"waiting for a node with {min(cores(), largest_node()):g} free CPUs ...")
+        finally:
+            with suppress(ray.exceptions.RayError):
+                for reference in running:
+                    ray.cancel(reference, force=True)
+                ray.kill(board)
+
+    def next_attempt(self, ticket: Ticket, jobs: int, error: Exception) -> Ticket:
+        what = f"job {ticket.index + 1} of {jobs} was lost with its process or node ({type(error).__name__})"
+        if ticket.attempt == ATTEMPTS:
+            raise RunError(
+                f"{what} {ATTEMPTS} times, perhaps for want of memory: run the same command again to go on; what was "
+                "finished is kept."
+            )
+        self.say(f"{what}: it is tried again.")
+        time.sleep(ticket.attempt)  # until the cluster knows that the node is gone
+        return Ticket(ticket.index, ticket.attempt + 1)
+
+
+def on_this_node() -> Any:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def largest_node() -> float:
+    """CPUs of the node that has most."""
+    import ray
+
+    return max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0) or cores()
+
+
+def forwarded() -> dict[str, str]:
+    """Ray would otherwise choose the threads of NumPy by the CPUs of a task, and NumPy's bits depend on them."""
+    here = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED)}
+    return {"OMP_NUM_THREADS": str(cores())} | here
+
+
+def last_line(error: Exception) -> str:
+    """Of a traceback that came from another process: what was raised."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
