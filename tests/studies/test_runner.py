@@ -15,7 +15,7 @@ from tiny import tiny
 
 from isobatch.errors import UsageError
 from isobatch.studies import measurements as laboratory
-from isobatch.studies import runner
+from isobatch.studies import jobs, runner
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.grid import Cell, Grid, Measurement
 from isobatch.studies.lanes import train_cells
@@ -53,7 +53,7 @@ def test_nothing_is_run_twice_and_a_kill_leaves_no_trace(
         calls.append(cells)
         return train_cells(cells, *rest)
 
-    monkeypatch.setattr(runner, "train_cells", counted)
+    monkeypatch.setattr(jobs, "train_cells", counted)
     run_study(FAKE, "quick", path)
     assert calls == []
     results, parts = StudyDirectory.read(path), parts_of(FAKE.grid("quick"))
@@ -94,7 +94,7 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
     (row,) = measured
     assert (row["env_steps"], row["num_envs"], row["num_steps"]) == (96, 4, 8)
     assert 0 < row["variance_low"] <= row["variance"] <= row["variance_high"]
-    monkeypatch.setattr(runner, "measure", None)
+    monkeypatch.setattr(jobs, "measure", None)
     run_study(study, "quick", tmp_path / "out")
     assert make_report(tmp_path / "out")["verdict"][-1] == "1 measurements."
 
