@@ -14,8 +14,8 @@ import pytest
 from tiny import tiny
 
 from isobatch.errors import UsageError
-from isobatch.studies import measurements as laboratory
 from isobatch.studies import jobs, runner
+from isobatch.studies import measurements as laboratory
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.grid import Cell, Grid, Measurement
 from isobatch.studies.lanes import train_cells

@@ -29,6 +29,10 @@ SECONDS_BETWEEN = 0.5  # two looks at the cluster
 OBJECT_STORE = 100 * 1024**2  # bytes, where this process starts the cluster: results are small
 # What results depend on, as it is here: workers get these variables, whatever their node was started with.
 FORWARDED = ("JAX_", "XLA_", "PJRT_", "ISOBATCH_", "OPENBLAS_", "OMP_", "MKL_")
+# Read by Ray when it is imported: nothing is sent anywhere, and nothing is printed, least of all on standard output.
+QUIETLY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
+# The beginning of a connection of HTTP/2, on which Ray speaks: a preface and empty settings; settings are the answer.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
 Say = Callable[[str], None]
 
 
@@ -42,7 +46,10 @@ def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) ->
         raise UsageError("--on ray needs the package ray: pip install 'isobatch[ray]', or use --on local.")
     address = address or os.environ.get("RAY_ADDRESS")
     check_address(address)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    for name, value in QUIETLY.items():
+        os.environ.setdefault(name, value)
+    if address:
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # attempts to connect, of some 40 seconds each
     import ray
 
     if ray.is_initialized():  # by the program that calls this
@@ -71,14 +78,17 @@ def cores() -> int:
 
 
 def check_address(address: str | None) -> None:
-    """Raise unless somebody answers: Ray itself would wait for a minute, and then end the process."""
+    """Raise unless somebody answers as Ray would: Ray itself would try for minutes."""
     if address in (None, "auto", "local"):
         return
     host, _, port = str(address).rpartition(":")
     if "://" in host or not host or not port.isdigit():
         raise UsageError(f"--address {address!r} is not HOST:PORT: use that of `ray start --head`, port 6379 mostly.")
     try:
-        socket.create_connection((host, int(port)), SECONDS_TO_ANSWER).close()
+        with socket.create_connection((host, int(port)), SECONDS_TO_ANSWER) as connection:
+            connection.sendall(GREETING)
+            if connection.recv(4)[3:] != b"\x04":
+                raise ConnectionError("something else does")
     except (OSError, OverflowError) as error:
         raise RunError(
             f"--address {address}: no Ray cluster answers there ({first_line(error)}): start one with `ray start "

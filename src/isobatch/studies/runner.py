@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
-from isobatch.executors.interface import Executor
+from isobatch.executors.interface import Executor, Job
 from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
@@ -20,6 +20,7 @@ from isobatch.studies.study_directory import StudyDirectory
 LANES = 64  # cells x seeds that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
 Watch = Callable[[str, float], None]
+Result = PartResult | MeasurementResult
 
 
 def run_study(
@@ -57,7 +58,7 @@ def run_study(
     parts, measurements = parts_of(grid), study.laboratory(scale)
     devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
     progress = Progress(watch)
-    jobs: list[TrainPart | MeasurePolicy] = []
+    jobs: list[Job[Result]] = []
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)
     for index, cells in enumerate(parts, 1):
         finished = directory.finished(cells)
@@ -82,7 +83,7 @@ def run_study(
     return directory
 
 
-def save(job: TrainPart | MeasurePolicy, result: PartResult | MeasurementResult, directory: StudyDirectory) -> None:
+def save(job: Job[Result], result: Result, directory: StudyDirectory) -> None:
     if isinstance(job, TrainPart) and isinstance(result, PartResult):
         directory.save(job.cells, result.outcomes, result.rows, result.seconds)
     elif isinstance(job, MeasurePolicy) and isinstance(result, MeasurementResult):
