@@ -1,12 +1,8 @@
-"""A study on a Ray cluster of two nodes: the files of the local engine, also when a node or the head is lost."""
+"""Ray as an executor: what is refused before anything is trained, and what its workers check."""
 
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import fake_study
 import pytest
 from needs import needs_ray
 
@@ -16,92 +12,6 @@ from isobatch.executors import ray_worker
 from isobatch.executors.interface import Failure
 from isobatch.executors.ray_worker import Board, Ticket, difference, work
 
-pytestmark = pytest.mark.xdist_group("ray")
-RESULTS = ("rows.csv", "curves.csv.gz", "study.json")
-LIMIT = 120  # seconds for anything
-
-
-def start(out: Path, *flags: str) -> subprocess.Popen[str]:
-    """The command line in a process of its own, with the study that has two long parts."""
-    words = [sys.executable, str(Path(fake_study.__file__)), "study", "run", "fake", "--json", "--out", str(out)]
-    return subprocess.Popen([*words, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    _, said = process.communicate(timeout=LIMIT)
-    assert process.returncode == 0, said
-    return said
-
-
-def until(happened: Callable[[str], bool], process: subprocess.Popen[str]) -> None:
-    """Read what the process says up to a line of which this is true."""
-    assert process.stderr is not None
-    said = ""
-    for line in process.stderr:
-        said += line
-        if happened(line):
-            return
-    raise AssertionError(said)
-
-
-def same_files(one: Path, other: Path) -> bool:
-    return all((one / name).read_bytes() == (other / name).read_bytes() for name in RESULTS)
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("local") / "fake"
-    finish(start(out))
-    return out
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[subprocess.Popen[str]]:
-    script = str(Path(fake_study.__file__).with_name("two_nodes.py"))
-    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    yield process
-    process.communicate(timeout=LIMIT)
-
-
-@pytest.fixture(scope="module")
-def on_cluster(cluster: subprocess.Popen[str]) -> list[str]:
-    assert cluster.stdout is not None
-    return ["--on", "ray", "--address", cluster.stdout.readline().strip()]
-
-
-@needs_ray
-def test_rows_are_those_of_the_local_engine(local: Path, on_cluster: list[str], tmp_path: Path) -> None:
-    """Both parts at the same time, one on each node; then nothing is left to do."""
-    process = start(tmp_path / "out", *on_cluster)
-    until(lambda line: "0 of 2 jobs done, 2 at work" in line, process)
-    finish(process)
-    assert same_files(local, tmp_path / "out")
-    finish(start(tmp_path / "out", *on_cluster))
-    assert same_files(local, tmp_path / "out")
-
-
-@needs_ray
-def test_the_head_is_killed_and_started_again(local: Path, on_cluster: list[str], tmp_path: Path) -> None:
-    process = start(tmp_path / "out", *on_cluster)
-    until(lambda line: "2 at work" in line, process)
-    process.kill()
-    process.communicate()
-    assert not (tmp_path / "out" / "rows.csv").exists()
-    finish(start(tmp_path / "out", *on_cluster))
-    assert same_files(local, tmp_path / "out")
-
-
-@needs_ray
-def test_a_node_is_lost(local: Path, cluster: subprocess.Popen[str], on_cluster: list[str], tmp_path: Path) -> None:
-    """The last test on this cluster: what ran on the node is tried on the other one."""
-    process = start(tmp_path / "out", *on_cluster)
-    until(lambda line: "2 at work" in line, process)
-    assert cluster.stdin is not None
-    cluster.stdin.write("remove\n")
-    cluster.stdin.flush()
-    assert "was lost with its process or node" in finish(process)
-    assert same_files(local, tmp_path / "out")
-
 
 def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
     code = main(["study", "run", "ewma", *flags])
@@ -109,10 +19,17 @@ def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
 
 
 @needs_ray
-def test_an_address_that_does_not_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{closed.getsockname()[1]}"
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_address_that_does_not_answer(
+    listens: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is there, or somebody who does not speak as Ray does."""
+    monkeypatch.setattr(cluster_module, "SECONDS_TO_ANSWER", 0.2)
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        if listens:
+            mute.listen()
+        address = f"127.0.0.1:{mute.getsockname()[1]}"
         code, said = refused(capsys, "--on", "ray", "--address", address, "--out", str(tmp_path / "out"))
     assert code == 1
     assert f"--address {address}: no Ray cluster answers there" in said

@@ -14,6 +14,7 @@ import pytest
 from tiny import tiny
 
 from isobatch.errors import UsageError
+from isobatch.executors.processes import LocalProcesses
 from isobatch.studies import jobs, runner
 from isobatch.studies import measurements as laboratory
 from isobatch.studies.claims import STUDIES, study_of
@@ -77,8 +78,14 @@ def test_cells_of_equal_shape_are_parts_of_equal_size(monkeypatch: pytest.Monkey
     assert [len(part) for part in parts_of(Grid(cells, 2))] == [1] * 7
 
 
+class Away(LocalProcesses):
+    """As if on another machine."""
+
+    shares_files = False
+
+
 def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after a kill that left a run half made."""
+    """Also after a kill that left a run half made; and where it does not see our files, these come back."""
     config = tiny(total_timesteps=96)
     monkeypatch.setattr(laboratory, "CHECKPOINTS", 1)
     study = dataclasses.replace(
@@ -94,6 +101,10 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
     (row,) = measured
     assert (row["env_steps"], row["num_envs"], row["num_steps"]) == (96, 4, 8)
     assert 0 < row["variance_low"] <= row["variance"] <= row["variance_high"]
+    away = run_study(study, "quick", tmp_path / "away", executor=Away())
+    assert away.measured() == measured
+    assert (away.laboratory_run(config.env) / "metrics.csv").is_file()
+    assert not list(away.path.rglob("*.new"))
     monkeypatch.setattr(jobs, "measure", None)
     run_study(study, "quick", tmp_path / "out")
     assert make_report(tmp_path / "out")["verdict"][-1] == "1 measurements."

@@ -61,7 +61,8 @@ def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) ->
     except Exception as error:  # of many kinds, some of them of Ray's core
         raise RunError(
             f"--address {address or 'local'}: Ray cannot be used ({first_line(error).rstrip('.')}): this machine has "
-            "to be a node of that cluster (`ray start --address=HOST:PORT`), with the same versions of Ray and Python."
+            "to be a node of that cluster (`ray start --address=HOST:PORT`), with the same versions of Ray and Python, "
+            "and with RAY_AUTH_MODE=token if the cluster asks for a token."
         ) from None
     try:
         yield RayCluster(say)
@@ -130,7 +131,10 @@ class RayCluster:
                     try:
                         result = ray.get(reference)
                     except ray.exceptions.RayTaskError as error:
-                        raise RunError(f"a node cannot do a job: {last_line(error)}") from None
+                        raise RunError(
+                            f"node {error.ip} cannot do a job ({last_line(error)}): install there what is installed "
+                            "here, and run the same command again; what was finished is kept."
+                        ) from None
                     except ray.exceptions.RayError as error:
                         submit(self.next_attempt(ticket, len(jobs), error))
                         watch(ticket.index, 0.0)
