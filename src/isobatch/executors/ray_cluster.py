@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import math
 import os
 import pickle
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -56,6 +57,7 @@ def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) ->
         yield RayCluster(say)
         return
     where = {"address": address} if address else own_cluster()
+    at_end = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # of many kinds, some of them of Ray's core
@@ -64,6 +66,8 @@ def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) ->
             "to be a node of that cluster (`ray start --address=HOST:PORT`), with the same versions of Ray and Python, "
             "and with RAY_AUTH_MODE=token if the cluster asks for a token."
         ) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, at_end)  # Ray has taken it
     try:
         yield RayCluster(say)
     finally:
@@ -111,11 +115,13 @@ class RayCluster:
         board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
         expected = versions()
         running: dict[Any, Ticket] = {}
-        patience = time.monotonic() + SECONDS_TO_BEGIN
+        patience, asked, said = time.monotonic() + SECONDS_TO_BEGIN, 0.0, ""
 
         def submit(ticket: Ticket) -> None:
+            nonlocal asked
+            asked = cpus()
             task = ray.remote(work).options(
-                num_cpus=min(cores(), largest_node()),
+                num_cpus=asked,
                 max_retries=0,
                 scheduling_strategy="SPREAD",
                 runtime_env={"env_vars": forwarded()},
@@ -150,8 +156,15 @@ class RayCluster:
                     if at_work or not running:
                         patience = time.monotonic() + SECONDS_TO_BEGIN
                     elif time.monotonic() > patience:
-                        patience = math.inf
-                        self.say(f"waiting for a node with {min(cores(), largest_node()):g} free CPUs ...")
+                        patience += SECONDS_TO_BEGIN
+                        waiting = f"waiting for a node with {cpus():g} free CPUs ..."
+                        if waiting != said:
+                            self.say(waiting)
+                            said = waiting
+                        if cpus() != asked:  # the nodes are others than when they were asked
+                            for reference in list(running):
+                                ray.cancel(reference)
+                                submit(running.pop(reference))
         finally:
             with suppress(ray.exceptions.RayError):
                 for reference in running:
@@ -177,11 +190,12 @@ def on_this_node() -> Any:
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
-def largest_node() -> float:
-    """CPUs of the node that has most."""
+def cpus() -> float:
+    """What a job asks for: as many as this machine has, or all of the largest node."""
     import ray
 
-    return max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0) or cores()
+    largest = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    return min(cores(), largest) or cores()
 
 
 def forwarded() -> dict[str, str]:
