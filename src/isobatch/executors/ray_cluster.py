@@ -112,28 +112,13 @@ class RayCluster:
     def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
         import ray
 
-        board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
-        expected = versions()
-        running: dict[Any, Ticket] = {}
-        patience, asked, said = time.monotonic() + SECONDS_TO_BEGIN, 0.0, ""
-
-        def submit(ticket: Ticket) -> None:
-            nonlocal asked
-            asked = cpus()
-            task = ray.remote(work).options(
-                num_cpus=asked,
-                max_retries=0,
-                scheduling_strategy="SPREAD",
-                runtime_env={"env_vars": forwarded()},
-            )
-            running[task.remote(ticket, pickle.dumps(jobs[ticket.index]), expected, board)] = ticket
-
+        tasks = Tasks(jobs, watch, self.say)
         try:
             for index in range(len(jobs)):
-                submit(Ticket(index, 1))
-            while running:
-                for reference in ray.wait(list(running), timeout=SECONDS_BETWEEN)[0]:
-                    ticket = running.pop(reference)
+                tasks.submit(Ticket(index, 1))
+            while tasks.running:
+                for reference in ray.wait(list(tasks.running), timeout=SECONDS_BETWEEN)[0]:
+                    ticket = tasks.running.pop(reference)
                     try:
                         result = ray.get(reference)
                     except ray.exceptions.RayTaskError as error:
@@ -142,37 +127,48 @@ class RayCluster:
                             "here, and run the same command again; what was finished is kept."
                         ) from None
                     except ray.exceptions.RayError as error:
-                        submit(self.next_attempt(ticket, len(jobs), error))
-                        watch(ticket.index, 0.0)
+                        tasks.try_again(ticket, error)
                         continue
                     if isinstance(result, Failure):
                         raise result.error
                     yield ticket.index, result
-                with suppress(ray.exceptions.RayError):  # progress is not worth ending for
-                    shares = ray.get(board.read.remote())
-                    at_work = [ticket for ticket in running.values() if ticket in shares]
-                    for ticket in at_work:
-                        watch(ticket.index, shares[ticket])
-                    if at_work or not running:
-                        patience = time.monotonic() + SECONDS_TO_BEGIN
-                    elif time.monotonic() > patience:
-                        patience += SECONDS_TO_BEGIN
-                        waiting = f"waiting for a node with {cpus():g} free CPUs ..."
-                        if waiting != said:
-                            self.say(waiting)
-                            said = waiting
-                        if cpus() != asked:  # the nodes are others than when they were asked
-                            for reference in list(running):
-                                ray.cancel(reference)
-                                submit(running.pop(reference))
+                tasks.look()
         finally:
-            with suppress(ray.exceptions.RayError):
-                for reference in running:
-                    ray.cancel(reference, force=True)
-                ray.kill(board)
+            tasks.stop()
 
-    def next_attempt(self, ticket: Ticket, jobs: int, error: Exception) -> Ticket:
-        what = f"job {ticket.index + 1} of {jobs} was lost with its process or node ({type(error).__name__})"
+
+class Tasks:
+    """The jobs that were handed to Ray and did not come back yet."""
+
+    def __init__(self, jobs: Sequence[Job[Any]], watch: WatchAll, say: Say) -> None:
+        import ray
+
+        self.jobs = jobs
+        self.watch = watch
+        self.say = say
+        self.running: dict[Any, Ticket] = {}  # by Ray's reference to the result
+        self.expected = versions()
+        self.board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
+        self.asked = 0.0  # CPUs of each
+        self.patience = time.monotonic() + SECONDS_TO_BEGIN
+        self.said = ""
+
+    def submit(self, ticket: Ticket) -> None:
+        import ray
+
+        self.asked = cpus()
+        task = ray.remote(work).options(
+            num_cpus=self.asked,
+            max_retries=0,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": forwarded()},
+        )
+        job = pickle.dumps(self.jobs[ticket.index])
+        self.running[task.remote(ticket, job, self.expected, self.board)] = ticket
+
+    def try_again(self, ticket: Ticket, error: Exception) -> None:
+        """A job that was lost with its worker."""
+        what = f"job {ticket.index + 1} of {len(self.jobs)} was lost with its process or node ({type(error).__name__})"
         if ticket.attempt == ATTEMPTS:
             raise RunError(
                 f"{what} {ATTEMPTS} times, perhaps for want of memory: run the same command again to go on; what was "
@@ -180,7 +176,45 @@ class RayCluster:
             )
         self.say(f"{what}: it is tried again.")
         time.sleep(ticket.attempt)  # until the cluster knows that the node is gone
-        return Ticket(ticket.index, ticket.attempt + 1)
+        self.submit(Ticket(ticket.index, ticket.attempt + 1))
+        self.watch(ticket.index, 0.0)
+
+    def look(self) -> None:
+        """Tell how far all of them are, or that none can begin."""
+        import ray
+
+        try:
+            shares = ray.get(self.board.read.remote())
+        except ray.exceptions.RayError:
+            return  # progress is not worth ending for
+        at_work = [ticket for ticket in self.running.values() if ticket in shares]
+        for ticket in at_work:
+            self.watch(ticket.index, shares[ticket])
+        if at_work or not self.running:
+            self.patience = time.monotonic() + SECONDS_TO_BEGIN
+        elif time.monotonic() > self.patience:
+            self.patience += SECONDS_TO_BEGIN
+            self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        import ray
+
+        waiting = f"waiting for a node with {cpus():g} free CPUs ..."
+        if waiting != self.said:
+            self.say(waiting)
+            self.said = waiting
+        if cpus() != self.asked:  # the nodes are others than when they were asked
+            for reference in list(self.running):
+                ray.cancel(reference)
+                self.submit(self.running.pop(reference))
+
+    def stop(self) -> None:
+        import ray
+
+        with suppress(ray.exceptions.RayError):
+            for reference in self.running:
+                ray.cancel(reference, force=True)
+            ray.kill(self.board)
 
 
 def on_this_node() -> Any:
