@@ -1,6 +1,7 @@
 """Running a study: nothing twice, the same files each time, also after a kill."""
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
@@ -115,6 +116,20 @@ def test_paper_scales_say_what_they_need(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="backend 'envpool' is not installed: make setup-envpool"):
         run_study(study_of("invariance"), "paper", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_devices_are_chosen_before_an_environment_starts_jax(tmp_path: Path) -> None:
+    """In a process of its own, without training anything."""
+    code = (
+        "import jax, sys; from isobatch.studies.runner import run_study\n"
+        "class Nobody:\n"
+        "    shares_files = True\n"
+        "    def run(self, jobs, watch):\n"
+        "        yield from ()\n"
+        "run_study('ewma', 'quick', sys.argv[1], executor=Nobody()); print(jax.device_count())"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "out")]
+    assert int(subprocess.run(words, check=True, capture_output=True).stdout) == len(os.sched_getaffinity(0))
 
 
 def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:

@@ -53,10 +53,11 @@ def run_study(
     executor = executor or LocalProcesses()
     check_scale(scale)
     grid = study.grid(scale)
+    devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
+    devices.choose()  # before an environment starts JAX
     environment_of(grid.cells[0].config)  # says what is missing before anything is written
     directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
     parts, measurements = parts_of(grid), study.laboratory(scale)
-    devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
     progress = Progress(watch)
     jobs: list[Job[Result]] = []
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)
