@@ -1,6 +1,7 @@
 """Tests that need what a machine may not have are skipped there, with the reason."""
 
 import functools
+import importlib.util
 
 import pytest
 
@@ -8,6 +9,7 @@ import isobatch as ib
 from isobatch.envs import catalog
 from isobatch.envs.registry import make_env
 
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="the extra ray is not installed")
 needs_envpool = pytest.mark.skipif(not catalog.is_installed(), reason="the extra envpool is not installed")
 
 

@@ -1,6 +1,7 @@
 """Running a study: nothing twice, the same files each time, also after a kill."""
 
 import dataclasses
+import os
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import pytest
 from tiny import tiny
 
 from isobatch.errors import UsageError
+from isobatch.executors.processes import LocalProcesses
+from isobatch.studies import jobs, runner
 from isobatch.studies import measurements as laboratory
-from isobatch.studies import runner
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.grid import Cell, Grid, Measurement
 from isobatch.studies.lanes import train_cells
@@ -53,7 +55,7 @@ def test_nothing_is_run_twice_and_a_kill_leaves_no_trace(
         calls.append(cells)
         return train_cells(cells, *rest)
 
-    monkeypatch.setattr(runner, "train_cells", counted)
+    monkeypatch.setattr(jobs, "train_cells", counted)
     run_study(FAKE, "quick", path)
     assert calls == []
     results, parts = StudyDirectory.read(path), parts_of(FAKE.grid("quick"))
@@ -77,8 +79,14 @@ def test_cells_of_equal_shape_are_parts_of_equal_size(monkeypatch: pytest.Monkey
     assert [len(part) for part in parts_of(Grid(cells, 2))] == [1] * 7
 
 
+class Away(LocalProcesses):
+    """As if on another machine."""
+
+    shares_files = False
+
+
 def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after a kill that left a run half made."""
+    """Also after a kill that left a run half made; and where it does not see our files, these come back."""
     config = tiny(total_timesteps=96)
     monkeypatch.setattr(laboratory, "CHECKPOINTS", 1)
     study = dataclasses.replace(
@@ -94,7 +102,11 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
     (row,) = measured
     assert (row["env_steps"], row["num_envs"], row["num_steps"]) == (96, 4, 8)
     assert 0 < row["variance_low"] <= row["variance"] <= row["variance_high"]
-    monkeypatch.setattr(runner, "measure", None)
+    away = run_study(study, "quick", tmp_path / "away", executor=Away())
+    assert away.measured() == measured
+    assert (away.laboratory_run(config.env) / "metrics.csv").is_file()
+    assert not list(away.path.rglob("*.new"))
+    monkeypatch.setattr(jobs, "measure", None)
     run_study(study, "quick", tmp_path / "out")
     assert make_report(tmp_path / "out")["verdict"][-1] == "1 measurements."
 
@@ -104,6 +116,20 @@ def test_paper_scales_say_what_they_need(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="backend 'envpool' is not installed: make setup-envpool"):
         run_study(study_of("invariance"), "paper", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_devices_are_chosen_before_an_environment_starts_jax(tmp_path: Path) -> None:
+    """In a process of its own, without training anything."""
+    code = (
+        "import jax, sys; from isobatch.studies.runner import run_study\n"
+        "class Nobody:\n"
+        "    shares_files = True\n"
+        "    def run(self, jobs, watch):\n"
+        "        yield from ()\n"
+        "run_study('ewma', 'quick', sys.argv[1], executor=Nobody()); print(jax.device_count())"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "out")]
+    assert int(subprocess.run(words, check=True, capture_output=True).stdout) == len(os.sched_getaffinity(0))
 
 
 def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:

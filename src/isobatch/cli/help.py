@@ -69,6 +69,7 @@ BRIEF = {
         (
             "study list",
             "study run adam-rule --scale laptop",
+            "study run adam-rule --scale laptop --on ray --address 10.0.0.1:6379",
             "study run pendulum-post --measure-seed 0",
             "study report runs/study-adam-rule-laptop",
         )

@@ -1,23 +1,26 @@
-"""Run a study: cells of equal shape together, finished ones never again, always in the same order."""
+"""Run a study: cells of equal shape together, finished ones never again, results in the order of the grid."""
 
 from __future__ import annotations
 
-import time
+import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
+from isobatch.executors.interface import Executor, Job
+from isobatch.executors.processes import LocalProcesses
+from isobatch.formatting import counted
 from isobatch.settings.config import Config
 from isobatch.studies.claims import study_of
 from isobatch.studies.grid import Cell, Grid, Study, check_scale
-from isobatch.studies.lanes import train_cells
-from isobatch.studies.measurements import measure
-from isobatch.studies.rows import rows_of_cell
+from isobatch.studies.jobs import Devices, MeasurementResult, MeasurePolicy, PartResult, TrainPart
 from isobatch.studies.study_directory import StudyDirectory
 
 LANES = 64  # cells x seeds that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
 Watch = Callable[[str, float], None]
+Result = PartResult | MeasurementResult
 
 
 def run_study(
@@ -25,14 +28,17 @@ def run_study(
     scale: str,
     out: str | Path,
     watch: Watch = lambda label, done: None,
+    executor: Executor | None = None,
 ) -> StudyDirectory:
-    """Train what is not finished yet of an experiment about a claim. A kill loses at most the part in training.
+    """Train what is not finished yet of an experiment about a claim. A kill loses at most the parts in training.
 
     Args:
         study: its name (`study_names`).
         scale: quick, laptop or paper.
         out: directory of the study; one that was begun goes on.
         watch: gets a label of the current work and the share of all work that is done.
+        executor: who trains the parts; by default this process, one after the other. `isobatch.executors` has others:
+            more processes of this machine, or a cluster.
 
     Returns:
         The directory, with `rows()`, one for each setting and seed, and `curves()`.
@@ -44,52 +50,72 @@ def run_study(
         isobatch.errors.UsageError: study 'stalenes' is unknown; did you mean staleness?
     """
     study = study_of(study) if isinstance(study, str) else study
+    executor = executor or LocalProcesses()
     check_scale(scale)
     grid = study.grid(scale)
+    devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
+    devices.choose()  # before an environment starts JAX
     environment_of(grid.cells[0].config)  # says what is missing before anything is written
     directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
-    parts = parts_of(grid)
-    total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if study.laboratory(scale) else 1)
-    done = 0.0
+    parts, measurements = parts_of(grid), study.laboratory(scale)
+    progress = Progress(watch)
+    jobs: list[Job[Result]] = []
+    total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)
     for index, cells in enumerate(parts, 1):
-        share = work(cells, grid) / total
-        if not directory.finished(cells):
-            label = f"part {index} of {len(parts)}: {part_label(cells)}"
-            watch(label, done)
-            clock = time.perf_counter()
-
-            def inner(part: float, label: str = label, before: float = done, share: float = share) -> None:
-                watch(label, before + share * part)
-
-            outcomes = train_cells(cells, grid.seeds, inner)
-            rows = [
-                row
-                for cell, outcome in zip(cells, outcomes, strict=True)
-                for row in rows_of_cell(cell, outcome, grid.seeds, study.ranges)
-            ]
-            directory.save(cells, outcomes, rows, time.perf_counter() - clock)
+        finished = directory.finished(cells)
+        progress.add(f"part {index} of {len(parts)}: {part_label(cells)}", work(cells, grid) / total, finished)
+        if not finished:
+            jobs.append(TrainPart(cells, grid.seeds, study.ranges, devices))
+    for measurement in measurements:
+        env = measurement.config.env
+        finished = directory.measured_on(env) is not None
+        progress.add(f"laboratory: {env}", LABORATORY_SHARE / len(measurements), finished)
+        if not finished:
+            path = directory.laboratory_run(env) if executor.shares_files else None
+            jobs.append(MeasurePolicy(measurement, path, devices))
+    with closing(executor.run(jobs, progress)) as results:
+        for index, result in results:
+            save(jobs[index], result, directory)
             directory.collect(parts)
-        done += share
+            progress(index, 1.0)
     directory.collect(parts)
-    measure_policies(study, scale, directory, watch)
+    directory.collect_measured([measurement.config.env for measurement in measurements])
     watch("done", 1.0)
     return directory
 
 
-def measure_policies(study: Study, scale: str, directory: StudyDirectory, watch: Watch) -> None:
-    """What the laboratory adds, if it has not been measured yet."""
-    measurements = study.laboratory(scale)
-    if not measurements or directory.measured():
-        return
-    rows = []
-    for index, measurement in enumerate(measurements):
-        env = measurement.config.env
+def save(job: Job[Result], result: Result, directory: StudyDirectory) -> None:
+    if isinstance(job, TrainPart) and isinstance(result, PartResult):
+        directory.save(job.cells, result.outcomes, result.rows, result.seconds)
+    elif isinstance(job, MeasurePolicy) and isinstance(result, MeasurementResult):
+        directory.save_measured(job.measurement.config.env, result.rows, result.files)
 
-        def inner(part: float, label: str = f"laboratory: {env}", index: int = index) -> None:
-            watch(label, 1 - LABORATORY_SHARE * (1 - (index + part) / len(measurements)))
 
-        rows += measure(measurement, directory.path / "laboratory" / env, inner)
-    directory.save_measured(rows)
+class Progress:
+    """One bar for all jobs, wherever they are done: called with the index of a job and the part of it that is done."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.labels: list[str] = []  # of the jobs to be done
+        self.sizes: list[float] = []  # of each, as a share of all work
+        self.parts: dict[int, float] = {}  # of each that was begun, what is done
+        self.finished = 0.0  # before
+
+    def add(self, label: str, size: float, finished: bool) -> None:
+        if finished:
+            self.finished += size
+        else:
+            self.labels.append(label)
+            self.sizes.append(size)
+
+    def __call__(self, index: int, part: float) -> None:
+        self.parts[index] = part
+        running = [other for other, done in self.parts.items() if done < 1]
+        done = len(self.parts) - len(running)
+        label = f"{done} of {counted(len(self.labels), 'job')} done, {len(running)} at work"
+        if len(running) <= 1:
+            label = self.labels[running[0] if running else index]
+        self.watch(label, self.finished + sum(self.sizes[other] * part for other, part in self.parts.items()))
 
 
 def parts_of(grid: Grid) -> list[list[Cell]]:

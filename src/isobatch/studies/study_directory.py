@@ -7,6 +7,8 @@
 | `parts/PART.json`     | their rows, written last: a part is finished when this file is there                       |
 | `rows.csv`            | one row per cell and seed, with every setting                                              |
 | `curves.csv.gz`       | all curves: one line per cell, seed and point                                              |
+| `laboratory/ENV/`     | a run whose policies the laboratory measures, where the study has one                      |
+| `laboratory/ENV.json` | what it measured, written last; all of them together are `laboratory.csv`                  |
 | `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
@@ -19,7 +21,9 @@ import csv
 import gzip
 import io
 import json
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
-from isobatch.files import replace_file
+from isobatch.files import DRAFT, replace_file
 from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
 from isobatch.training.metrics import Table, format_number, table_of
@@ -132,8 +136,36 @@ class StudyDirectory:
         """laboratory.csv, where the study has one."""
         return read_csv(self.path / LABORATORY)
 
-    def save_measured(self, rows: list[Row]) -> None:
-        write(self.path / LABORATORY, csv_text(rows))
+    def laboratory_run(self, env: str) -> Path:
+        """The run on this environment whose policies the laboratory measures."""
+        return self.path / "laboratory" / env
+
+    def measured_on(self, env: str) -> list[Row] | None:
+        """What the laboratory measured on an environment, if it has."""
+        with suppress(FileNotFoundError):
+            rows: list[Row] = json.loads(self._measured_file(env).read_text())["rows"]
+            return rows
+        return None
+
+    def save_measured(self, env: str, rows: list[Row], files: Mapping[str, bytes]) -> None:
+        """The files of a run that was made elsewhere, all at once, then what was measured on it."""
+        run = self.laboratory_run(env)
+        if files:
+            draft = run.with_name(run.name + DRAFT)
+            for place in (draft, run):
+                shutil.rmtree(place, ignore_errors=True)
+            for name, content in files.items():
+                write(draft / name, content)
+            draft.rename(run)
+        write_json(self._measured_file(env), {"rows": rows})
+
+    def collect_measured(self, envs: list[str]) -> None:
+        """laboratory.csv, of all environments."""
+        if envs:
+            write(self.path / LABORATORY, csv_text([row for env in envs for row in self.measured_on(env) or []]))
+
+    def _measured_file(self, env: str) -> Path:
+        return self.laboratory_run(env).with_name(f"{self.laboratory_run(env).name}.json")
 
     def curves(self) -> dict[str, Table]:
         """The curves of each cell."""

@@ -12,7 +12,9 @@ from isobatch.settings.config import Config
 _chosen = False
 
 
-def use_cores(num_seeds: int | None = None, config: Config | None = None, devices: int = 0) -> None:
+def use_cores(
+    num_seeds: int | None = None, config: Config | None = None, devices: int = 0, cores: int | None = None
+) -> None:
     """One XLA CPU device per core, or more where `devices` are asked for, if JAX has not started yet: seeds and shards
     are spread over them. The first call decides.
 
@@ -21,12 +23,15 @@ def use_cores(num_seeds: int | None = None, config: Config | None = None, device
 
     Where environments step outside JAX there is one device. Calls run in the thread that makes them, since a policy
     that acts for a few environments is faster than a change of threads; networks on images get all cores.
+
+    `cores` is how many there are on the machine whose bits are wanted, where that is not this one.
     """
     global _chosen
     if _chosen:
         return
     _chosen = True
-    cores = len(os.sched_getaffinity(0))
+    here = len(os.sched_getaffinity(0))
+    cores = cores or here
     env = None if config is None else host_environment_of(config)
     devices = max(cores if env is None else 1, devices)
     if "JAX_NUM_CPU_DEVICES" not in os.environ:
@@ -38,3 +43,5 @@ def use_cores(num_seeds: int | None = None, config: Config | None = None, device
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if num_seeds == 1 if env is None else len(env.obs_shape) < 3:
         os.environ.setdefault("PJRT_NPROC", "1")
+    if cores != here:
+        os.environ.setdefault("PJRT_NPROC", str(cores))

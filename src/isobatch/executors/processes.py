@@ -1,0 +1,93 @@
+"""Jobs done on this machine: in this process, one after the other, or in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+
+from isobatch.errors import RunError, UsageError
+from isobatch.executors.interface import Failure, Job, ResultT, WatchAll, attempt
+
+
+@dataclass(frozen=True)
+class LocalProcesses:
+    """One process is this one. More pay off where jobs do not keep all cores busy, as while they compile."""
+
+    processes: int = 1
+    shares_files = True
+
+    def __post_init__(self) -> None:
+        if self.processes < 1:
+            raise UsageError(f"processes={self.processes} must be at least 1.")
+
+    def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
+        if self.processes > 1:
+            yield from spread(jobs, watch, self.processes)
+            return
+        for index, job in enumerate(jobs):
+            watch(index, 0.0)
+            yield index, job.run(partial(watch, index))
+
+
+def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Generator[tuple[int, ResultT]]:
+    """Each process gets the next job when it is done with one. They are not forked, since JAX has threads."""
+    context = multiprocessing.get_context("spawn")
+    waiting, workers = deque(range(len(jobs))), {}
+    try:
+        for _ in range(min(processes, len(jobs))):
+            here, there = context.Pipe()
+            worker = context.Process(target=serve, args=(there,))
+            worker.start()
+            there.close()  # so that the end of the process ends the connection
+            workers[here] = worker
+            here.send((waiting[0], jobs[waiting.popleft()]))
+        busy = len(workers)
+        while busy:
+            for connection in wait(list(workers)):
+                assert isinstance(connection, Connection)
+                try:
+                    index, message = connection.recv()
+                except (EOFError, OSError):
+                    code = workers[connection].exitcode
+                    raise RunError(
+                        f"a process with a job was killed (exit code {code}), perhaps for want of memory: lower "
+                        "processes, and run the same command again; what was finished is kept."
+                    ) from None
+                if isinstance(message, float):
+                    watch(index, message)
+                    continue
+                if isinstance(message, Failure):
+                    raise message.error
+                yield index, message
+                if waiting:
+                    connection.send((waiting[0], jobs[waiting.popleft()]))
+                else:
+                    busy -= 1
+    finally:
+        for connection, worker in workers.items():
+            connection.close()
+            worker.terminate()
+            worker.join()
+
+
+def serve(connection: Connection) -> None:
+    """A process that does jobs until nobody sends any. Ctrl-C is answered by the process that sends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError, OSError):  # the other end is gone
+        while True:
+            index, job = connection.recv()
+
+            def watch(done: float, index: int = index) -> None:
+                try:
+                    connection.send((index, float(done)))
+                except OSError:
+                    raise SystemExit(1) from None
+
+            watch(0.0)
+            connection.send((index, attempt(job, watch)))

@@ -1,0 +1,244 @@
+"""Jobs done on a cluster of Ray: each is a task, and one that is lost with its node is tried elsewhere.
+
+Ray's own retries are not used: the head knows then what was lost, says so, and gives up after some attempts. Jobs and
+results travel as objects of Ray, so that nodes need no common file system.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import pickle
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from isobatch.errors import RunError, UsageError, first_line
+from isobatch.executors.interface import Failure, Job, ResultT, WatchAll
+from isobatch.executors.ray_worker import Board, Ticket, work
+from isobatch.training.run_directory import versions
+
+ATTEMPTS = 5  # at a job that is lost with its node
+SECONDS_TO_ANSWER = 10.0
+SECONDS_TO_BEGIN = 30.0  # some job, before it is said that all of them wait
+SECONDS_BETWEEN = 0.5  # two looks at the cluster
+OBJECT_STORE = 100 * 1024**2  # bytes, where this process starts the cluster: results are small
+# What results depend on, as it is here: workers get these variables, whatever their node was started with.
+FORWARDED = ("JAX_", "XLA_", "PJRT_", "ISOBATCH_", "OPENBLAS_", "OMP_", "MKL_")
+# Read by Ray when it is imported: nothing is sent anywhere, and nothing is printed, least of all on standard output.
+QUIETLY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "."}
+# The beginning of a connection of HTTP/2, on which Ray speaks: a preface and empty settings; settings are the answer.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+Say = Callable[[str], None]
+
+
+@contextmanager
+def ray_cluster(address: str | None = None, say: Say = lambda sentence: None) -> Iterator[RayCluster]:
+    """The cluster at HOST:PORT; else the one of RAY_ADDRESS; else one that is started on this machine and ended again.
+
+    `say` gets a sentence when a job is lost and tried again.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError("--on ray needs the package ray: pip install 'isobatch[ray]', or use --on local.")
+    address = address or os.environ.get("RAY_ADDRESS")
+    check_address(address)
+    for name, value in QUIETLY.items():
+        os.environ.setdefault(name, value)
+    if address:
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")  # attempts to connect, of some 40 seconds each
+    import ray
+
+    if ray.is_initialized():  # by the program that calls this
+        yield RayCluster(say)
+        return
+    where = {"address": address} if address else own_cluster()
+    at_end = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**where, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:  # of many kinds, some of them of Ray's core
+        raise RunError(
+            f"--address {address or 'local'}: Ray cannot be used ({first_line(error).rstrip('.')}): this machine has "
+            "to be a node of that cluster (`ray start --address=HOST:PORT`), with the same versions of Ray and Python, "
+            "and with RAY_AUTH_MODE=token if the cluster asks for a token."
+        ) from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, at_end)  # Ray has taken it
+    try:
+        yield RayCluster(say)
+    finally:
+        ray.shutdown()
+
+
+def own_cluster() -> dict[str, Any]:
+    return {"address": "local", "num_cpus": cores(), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def check_address(address: str | None) -> None:
+    """Raise unless somebody answers as Ray would: Ray itself would try for minutes."""
+    if address in (None, "auto", "local"):
+        return
+    host, _, port = str(address).rpartition(":")
+    if "://" in host or not host or not port.isdigit():
+        raise UsageError(f"--address {address!r} is not HOST:PORT: use that of `ray start --head`, port 6379 mostly.")
+    try:
+        with socket.create_connection((host, int(port)), SECONDS_TO_ANSWER) as connection:
+            connection.sendall(GREETING)
+            if connection.recv(4)[3:] != b"\x04":
+                raise ConnectionError("something else does")
+    except (OSError, OverflowError) as error:
+        raise RunError(
+            f"--address {address}: no Ray cluster answers there ({first_line(error)}): start one with `ray start "
+            "--head`, or leave --address out."
+        ) from None
+
+
+class RayCluster:
+    """An `Executor` on the cluster to which this process is connected."""
+
+    shares_files = False
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+
+    def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
+        import ray
+
+        tasks = Tasks(jobs, watch, self.say)
+        try:
+            for index in range(len(jobs)):
+                tasks.submit(Ticket(index, 1))
+            while tasks.running:
+                for reference in ray.wait(list(tasks.running), timeout=SECONDS_BETWEEN)[0]:
+                    ticket = tasks.running.pop(reference)
+                    try:
+                        result = ray.get(reference)
+                    except ray.exceptions.RayTaskError as error:
+                        raise RunError(
+                            f"node {error.ip} cannot do a job ({last_line(error)}): install there what is installed "
+                            "here, and run the same command again; what was finished is kept."
+                        ) from None
+                    except ray.exceptions.RayError as error:
+                        tasks.try_again(ticket, error)
+                        continue
+                    if isinstance(result, Failure):
+                        raise result.error
+                    yield ticket.index, result
+                tasks.look()
+        finally:
+            tasks.stop()
+
+
+class Tasks:
+    """The jobs that were handed to Ray and did not come back yet."""
+
+    def __init__(self, jobs: Sequence[Job[Any]], watch: WatchAll, say: Say) -> None:
+        import ray
+
+        self.jobs = jobs
+        self.watch = watch
+        self.say = say
+        self.running: dict[Any, Ticket] = {}  # by Ray's reference to the result
+        self.expected = versions()
+        self.board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
+        self.asked = 0.0  # CPUs of each
+        self.patience = time.monotonic() + SECONDS_TO_BEGIN
+        self.said = ""
+
+    def submit(self, ticket: Ticket) -> None:
+        import ray
+
+        self.asked = cpus()
+        task = ray.remote(work).options(
+            num_cpus=self.asked,
+            max_retries=0,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": forwarded()},
+        )
+        job = pickle.dumps(self.jobs[ticket.index])
+        self.running[task.remote(ticket, job, self.expected, self.board)] = ticket
+
+    def try_again(self, ticket: Ticket, error: Exception) -> None:
+        """A job that was lost with its worker."""
+        what = f"job {ticket.index + 1} of {len(self.jobs)} was lost with its process or node ({type(error).__name__})"
+        if ticket.attempt == ATTEMPTS:
+            raise RunError(
+                f"{what} {ATTEMPTS} times, perhaps for want of memory: run the same command again to go on; what was "
+                "finished is kept."
+            )
+        self.say(f"{what}: it is tried again.")
+        time.sleep(ticket.attempt)  # until the cluster knows that the node is gone
+        self.submit(Ticket(ticket.index, ticket.attempt + 1))
+        self.watch(ticket.index, 0.0)
+
+    def look(self) -> None:
+        """Tell how far all of them are, or that none can begin."""
+        import ray
+
+        try:
+            shares = ray.get(self.board.read.remote())
+        except ray.exceptions.RayError:
+            return  # progress is not worth ending for
+        at_work = [ticket for ticket in self.running.values() if ticket in shares]
+        for ticket in at_work:
+            self.watch(ticket.index, shares[ticket])
+        if at_work or not self.running:
+            self.patience = time.monotonic() + SECONDS_TO_BEGIN
+        elif time.monotonic() > self.patience:
+            self.patience += SECONDS_TO_BEGIN
+            self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        import ray
+
+        waiting = f"waiting for a node with {cpus():g} free CPUs ..."
+        if waiting != self.said:
+            self.say(waiting)
+            self.said = waiting
+        if cpus() != self.asked:  # the nodes are others than when they were asked
+            for reference in list(self.running):
+                ray.cancel(reference)
+                self.submit(self.running.pop(reference))
+
+    def stop(self) -> None:
+        import ray
+
+        with suppress(ray.exceptions.RayError):
+            for reference in self.running:
+                ray.cancel(reference, force=True)
+            ray.kill(self.board)
+
+
+def on_this_node() -> Any:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+
+
+def cpus() -> float:
+    """What a job asks for: as many as this machine has, or all of the largest node."""
+    import ray
+
+    largest = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
+    return min(cores(), largest) or cores()
+
+
+def forwarded() -> dict[str, str]:
+    """Ray would otherwise choose the threads of NumPy by the CPUs of a task, and NumPy's bits depend on them."""
+    here = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED)}
+    return {"OMP_NUM_THREADS": str(cores())} | here
+
+
+def last_line(error: Exception) -> str:
+    """Of a traceback that came from another process: what was raised."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

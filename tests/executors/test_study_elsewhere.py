@@ -1,0 +1,98 @@
+"""A study elsewhere: the files of the local engine, also when a node or the head of a cluster is lost."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fake_study
+import pytest
+from needs import needs_ray
+
+pytestmark = pytest.mark.xdist_group("ray")
+RESULTS = ("rows.csv", "curves.csv.gz", "study.json")
+LIMIT = 300  # seconds for anything
+
+
+def start(out: Path, *flags: str) -> subprocess.Popen[str]:
+    """The command line in a process of its own, with the study that has two long parts."""
+    words = [sys.executable, str(Path(fake_study.__file__)), "study", "run", "fake", "--json", "--out", str(out)]
+    return subprocess.Popen([*words, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Standard error; standard output is one JSON object, whatever happened to nodes."""
+    printed, said = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, said
+    assert json.loads(printed)["finished"]
+    return said
+
+
+def until_both_are_at_work(process: subprocess.Popen[str]) -> None:
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "0 of 2 jobs done, 2 at work" in line:
+            return
+    raise AssertionError(said)
+
+
+def same_files(one: Path, other: Path) -> bool:
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in RESULTS)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("local") / "fake"
+    finish(start(out))
+    return out
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[subprocess.Popen[str]]:
+    script = str(Path(fake_study.__file__).with_name("two_nodes.py"))
+    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield process
+    process.communicate(timeout=LIMIT)
+
+
+@pytest.fixture(scope="module")
+def on_cluster(cluster: subprocess.Popen[str], local: Path) -> list[str]:
+    """Flags; the cluster starts while the local study runs."""
+    assert cluster.stdout is not None
+    return ["--on", "ray", "--address", cluster.stdout.readline().strip()]
+
+
+@needs_ray
+def test_rows_are_the_same_after_the_head_was_killed(local: Path, on_cluster: list[str], tmp_path: Path) -> None:
+    """Both parts run at the same time, one on each node, and nothing is finished when the head is killed."""
+    process = start(tmp_path / "out", *on_cluster)
+    until_both_are_at_work(process)
+    process.kill()
+    process.communicate()
+    assert not (tmp_path / "out" / "rows.csv").exists()
+    finish(start(tmp_path / "out", *on_cluster))
+    assert same_files(local, tmp_path / "out")
+
+
+@needs_ray
+def test_rows_are_the_same_after_a_node_was_lost(
+    local: Path, cluster: subprocess.Popen[str], on_cluster: list[str], tmp_path: Path
+) -> None:
+    """The last test on this cluster: what ran on the node is tried on the other one."""
+    process = start(tmp_path / "out", *on_cluster)
+    until_both_are_at_work(process)
+    assert cluster.stdin is not None
+    cluster.stdin.write("remove\n")
+    cluster.stdin.flush()
+    assert "was lost with its process or node" in finish(process)
+    assert same_files(local, tmp_path / "out")
+
+
+def test_rows_of_two_processes_are_the_same(local: Path, tmp_path: Path) -> None:
+    process = start(tmp_path / "out", "--processes", "2")
+    until_both_are_at_work(process)
+    finish(process)
+    assert same_files(local, tmp_path / "out")
