@@ -107,8 +107,11 @@ def test_paper_scales_say_what_they_need(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:
-    parts = parts_of(study_of("adam-rule").grid("paper"))
-    assert {len(part) for part in parts} == {1}
+    """Those of Gymnasium, which are always there, stand for those of EnvPool that the paper scales use."""
+    inside, outside = tiny(), tiny(env="gymnasium/CartPole-v1")
+    for config, sizes in ((inside, [3]), (outside, [1, 1, 1])):
+        cells = [Cell(config.replace(gamma=gamma), {"gamma": gamma}) for gamma in (0.9, 0.95, 0.99)]
+        assert [len(part) for part in parts_of(Grid(cells, 2))] == sizes
 
 
 def test_killed_for_real_and_run_again(tmp_path: Path) -> None:
