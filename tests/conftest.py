@@ -1,8 +1,11 @@
 """Shared by all tests: shapes are checked at run time, and programs compile quickly rather than run fast."""
 
+import atexit
 import ctypes
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,10 @@ from typing import Any
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scenes"
-os.environ["ISOBATCH_COMPILE_CACHE"] = "0"  # a test that says nothing of it leaves nothing in the user's directory
+# Workers and the processes that tests start inherit it: what one of them compiled, the others load.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["ISOBATCH_COMPILE_CACHE"] = tempfile.mkdtemp(prefix="isobatch-tests-")
+    atexit.register(shutil.rmtree, os.environ["ISOBATCH_COMPILE_CACHE"], ignore_errors=True)
 
 import jax
 import pytest
@@ -38,6 +44,14 @@ settings.load_profile("isobatch")
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Modules that tests import are not remembered in the home of whoever runs them."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_programs() -> None:
+    """Small programs too are compiled once for all workers."""
+    from isobatch.training.program_cache import keep_programs  # after the import hook above
+
+    keep_programs()
 
 
 @pytest.fixture(scope="module")
