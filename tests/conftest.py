@@ -54,6 +54,14 @@ def kept_programs() -> None:
     keep_programs()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a file run in one worker, where they share what is compiled, unless they belong to another group."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
 @pytest.fixture(scope="module")
 def float64() -> Iterator[None]:
     """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""
