@@ -13,10 +13,11 @@ from jax.flatten_util import ravel_pytree
 from made_up import make_actor_critic, make_config, make_learner, make_minibatch, make_segment, with_fields
 
 from isobatch.errors import UsageError
+from isobatch.learning import policy_phase as phase
 from isobatch.learning.iteration import Learned, policy_phase
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import make_optimizer
-from isobatch.learning.policy_phase import Batch, gradient_step, optimize, prepare, total_loss
+from isobatch.learning.policy_phase import Batch, optimize, prepare, total_loss
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import ActorCritic, Policy
@@ -29,6 +30,9 @@ from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 pytestmark = pytest.mark.usefixtures("float64")
 
 CLOSE = dict(rtol=1e-6, atol=1e-6)
+
+# One program: operation by operation there would be a hundred to compile.
+gradient_step = jax.jit(phase.gradient_step, static_argnums=(0, 1))
 
 # name -> the choices under test; `aggregation` is in the batch's weights
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -123,8 +127,9 @@ def test_parts_of_the_loss_add_up():
     """joint = policy part + value part, in value and in gradient."""
     config = make_config()
     learner, batch = make_learner(config), make_minibatch(config)
-    value_and_grad = jax.value_and_grad(
-        lambda nets, part: total_loss(config, part, batch, nets, None, config.hypers)[0]
+    value_and_grad = jax.jit(
+        jax.value_and_grad(lambda nets, part: total_loss(config, part, batch, nets, None, config.hypers)[0]),
+        static_argnums=1,
     )
     (joint, policy, value) = (value_and_grad(learner.networks, part) for part in ("joint", "policy", "value"))
     for whole, a, b in zip(*map(jax.tree.leaves, (joint, policy, value)), strict=True):
@@ -515,7 +520,7 @@ def test_a_phase_is_its_gradient_steps_one_after_the_other(scheme):
     rate, key = jnp.array(0.05), jax.random.key(3)
     after, metrics = jax.jit(partial(optimize, config))(batch, start, config.hypers, rate, key)
     flat = jax.tree.map(lambda leaf: leaf.reshape(24, *leaf.shape[2:]), batch)
-    step = jax.jit(partial(gradient_step, config, "joint"))
+    step = partial(gradient_step, config, "joint")
     learner, thetas, seen = start, [ravel_pytree(start.networks.policy)[0]], []
     for epoch_key in jax.random.split(key, 2):
         for index in minibatch_indices(epoch_key, 4, 6, 4, scheme):
