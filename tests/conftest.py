@@ -54,12 +54,25 @@ def kept_programs() -> None:
     keep_programs()
 
 
+# Groups of tests that take long: they come first, so that no worker is busy long after the other.
+LONG_GROUPS = (
+    "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "kill", "host failures", "test_probes",
+    "test_public", "test_policy_phase", "test_gram", "test_tour", "test_examples", "test_own_parts", "cli", "browser",
+    "test_program_cache", "hypers",
+)  # fmt: skip
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of a file run in one worker, where they share what is compiled, unless they belong to another group."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    order = {name: place for place, name in enumerate(LONG_GROUPS)}
+
+    def place(item: pytest.Item) -> int:
+        mark = item.get_closest_marker("xdist_group") or pytest.mark.xdist_group(item.path.stem).mark
+        item.add_marker(pytest.mark.xdist_group(mark.args[0]))
+        return order.get(mark.args[0], len(order))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="module")
