@@ -18,6 +18,7 @@ os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scen
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["ISOBATCH_COMPILE_CACHE"] = tempfile.mkdtemp(prefix="isobatch-tests-")
     atexit.register(shutil.rmtree, os.environ["ISOBATCH_COMPILE_CACHE"], ignore_errors=True)
+os.environ.setdefault("ISOBATCH_COMPILE_CACHE", "0")  # never the user's directory
 
 import jax
 import pytest
