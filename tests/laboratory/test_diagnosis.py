@@ -150,7 +150,7 @@ def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
 
 
 def test_the_command_prints_tables_pictures_and_sentences(
-    results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture
+    results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS]) == 0
     out = capsys.readouterr().out
@@ -161,6 +161,7 @@ def test_the_command_prints_tables_pictures_and_sentences(
     pictures = list((run_dir / "diagnosis").glob("*.png"))
     assert len(pictures) == 2 * len(SECTIONS) + 1
     assert all(path.stat().st_size > 5000 for path in pictures)
+    monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])  # which takes seconds
     assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["checkpoints"][0]["iteration"] == 12
