@@ -128,21 +128,24 @@ RUNS: dict[str, dict] = {
         env="Probe-Truncation", learning_rate=0.1, clip_value_loss=True, advantage_norm="ewma", normalize_rewards=True,
     ),
     "loglinear": dict(proximal_policy="loglinear", learning_rate=0.1),
-    "stale": dict(algo="ppo-ewma", objective="kl", staleness=2, learning_rate=0.1, normalize_observations=True),
+    "stale": dict(
+        algo="ppo-ewma", objective="kl", staleness=2, learning_rate=0.1, normalize_observations=True,
+        lr_schedule="adaptive", desired_kl=1.0, target_kl=10.0,
+    ),
     "ppg": dict(algo="ppg", learning_rate=0.1),
     "sgd": dict(algo="a2c", aggregation="constant", optimizer="sgd"),
 }  # fmt: skip
 WHERE = {
     "loglinear_alpha": "loglinear", "importance_cap": "stale", "beta_prox": "stale", "kl_coef": "stale",
-    "obs_clip": "stale", "beta_clone": "ppg", "aux_learning_rate": "ppg", "aggregation_horizon": "sgd",
-    "max_grad_norm": "sgd",
+    "obs_clip": "stale", "desired_kl": "stale", "target_kl": "stale", "beta_clone": "ppg", "aux_learning_rate": "ppg",
+    "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
 }  # fmt: skip
 OTHER_VALUE = {
     "learning_rate": 0.01, "beta1": 0.5, "beta2": 0.9, "optimizer_eps": 0.1, "max_grad_norm": 1e-6, "gamma": 0.5,
     "gae_lambda": 0.3, "clip_eps": 0.01, "kl_coef": 5.0, "ent_coef": 0.5, "vf_coef": 2.0, "value_clip_eps": 0.001,
     "importance_cap": 1.0, "beta_prox": 0.1, "loglinear_alpha": 0.01, "adv_norm_decay": 0.9, "adv_norm_eps": 0.5,
     "aggregation_horizon": 2.0, "obs_clip": 0.1, "reward_norm_gamma": 0.1, "reward_clip": 0.1, "beta_clone": 20.0,
-    "aux_learning_rate": 0.01,
+    "aux_learning_rate": 0.01, "desired_kl": 1e-6, "target_kl": 1e-9,
 }  # fmt: skip
 
 
