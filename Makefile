@@ -18,7 +18,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
 
 test: check
-	$(PYTHON) -m pytest -n 2 --dist loadgroup
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 check: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

@@ -1,8 +1,11 @@
 """Shared by all tests: shapes are checked at run time, and programs compile quickly rather than run fast."""
 
+import atexit
 import ctypes
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,11 @@ from typing import Any
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scenes"
-os.environ["ISOBATCH_COMPILE_CACHE"] = "0"  # a test that says nothing of it leaves nothing in the user's directory
+# Workers and the processes that tests start inherit it: what one of them compiled, the others load.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["ISOBATCH_COMPILE_CACHE"] = tempfile.mkdtemp(prefix="isobatch-tests-")
+    atexit.register(shutil.rmtree, os.environ["ISOBATCH_COMPILE_CACHE"], ignore_errors=True)
+os.environ.setdefault("ISOBATCH_COMPILE_CACHE", "0")  # never the user's directory
 
 import jax
 import pytest
@@ -40,6 +47,35 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept_programs() -> None:
+    """Small programs too are compiled once for all workers."""
+    from isobatch.training.program_cache import keep_programs  # after the import hook above
+
+    keep_programs()
+
+
+# Groups of tests that take long: they come first, so that no worker is busy long after the other.
+LONG_GROUPS = (
+    "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "kill", "host failures", "test_probes",
+    "test_public", "test_policy_phase", "test_gram", "test_tour", "test_examples", "test_own_parts", "cli", "browser",
+    "test_program_cache", "hypers",
+)  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a file run in one worker, where they share what is compiled, unless they belong to another group."""
+    order = {name: place for place, name in enumerate(LONG_GROUPS)}
+
+    def place(item: pytest.Item) -> int:
+        mark = item.get_closest_marker("xdist_group") or pytest.mark.xdist_group(item.path.stem).mark
+        item.add_marker(pytest.mark.xdist_group(mark.args[0]))
+        return order.get(mark.args[0], len(order))
+
+    items.sort(key=place)
+
+
 @pytest.fixture(scope="module")
 def float64() -> Iterator[None]:
     """Formulas are compared with their oracles in double precision: a module asks for it with `usefixtures`."""
@@ -49,7 +85,7 @@ def float64() -> Iterator[None]:
 
 MAPPINGS, SIZES = Path("/proc/self/maps"), Path("/proc/self/statm")
 MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
-MOST_RESIDENT = 1_300_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
+MOST_RESIDENT = 1_500_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
 
 
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:

@@ -29,7 +29,7 @@ def grid(scale: str, long: int = 1) -> Grid:
 
 def long_grid(scale: str) -> Grid:
     """Two parts, long enough to be killed in the middle of each."""
-    return Grid(grid(scale, long=60).cells[:4], 2)
+    return Grid(grid(scale, long=20).cells[:4], 2)
 
 
 def verdict(rows: list[Row]) -> list[str]:

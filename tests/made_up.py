@@ -38,7 +38,9 @@ def make_actor_critic(config: Config, seed: int, space: Space = DISCRETE) -> Act
     networks = make_networks(config, (OBS,), space, seed)
     leaves, structure = jax.tree.flatten(networks)
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(structure, [leaf + jnp.asarray(rng.normal(0, 0.4, leaf.shape)) for leaf in leaves])
+    return jax.tree.unflatten(
+        structure, [jnp.asarray(leaf + rng.normal(0, 0.4, leaf.shape)) for leaf in map(np.asarray, leaves)]
+    )
 
 
 def make_learner(config: Config, seed: int = 0, space: Space = DISCRETE) -> Learner:

@@ -49,7 +49,7 @@ def as_if_trained(states: TrainState) -> TrainState:
     rng = np.random.default_rng(0)
 
     def noisy(leaf: jax.Array) -> jax.Array:
-        return leaf + jnp.asarray(0.3 * rng.standard_normal(leaf.shape), leaf.dtype)
+        return jnp.asarray(np.asarray(leaf) + 0.3 * rng.standard_normal(leaf.shape), leaf.dtype)
 
     def seen(moments: Moments) -> Moments:
         return eqx.tree_at(lambda m: (m.mean, m.variance), moments, (noisy(moments.mean), moments.variance / 4))

@@ -3,12 +3,11 @@
 Two of them, or all sixteen with ISOBATCH_TEST_ALL=1, as in `.ci/run`.
 """
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
-from needs import needs_procgen
+from needs import ALL, needs_procgen
 from tiny import tiny
 
 from isobatch.envs.catalog import envpool_ids
@@ -25,7 +24,7 @@ GAMES = (
 )  # fmt: skip
 
 
-TRIED = GAMES if os.environ.get("ISOBATCH_TEST_ALL") == "1" else ("Coinrun", "Starpilot")
+TRIED = GAMES if ALL else ("Coinrun", "Starpilot")
 
 pytestmark = [pytest.mark.xdist_group("procgen"), needs_procgen]
 

@@ -9,6 +9,7 @@ from types import ModuleType
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from needs import one_more_case
 from tiny import tiny
 
 import isobatch as ib
@@ -51,7 +52,7 @@ def test_own_gymnasium_environment(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ppo on Thermostat, iteration 1, most likely actions, 20 episodes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("algo", ["ppo-ewma", "a2c"])
+@pytest.mark.parametrize("algo", ["ppo-ewma", pytest.param("a2c", marks=one_more_case)])
 def test_own_networks(algo: str) -> None:
     result = example("own_networks").main(total_timesteps=2048, algo=algo)
     assert result.config.networks == "make"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib.metadata
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ SAMPLE = Path(__file__).parents[1] / "data" / "zoo_sample.yml"
 ZOO = interop.library("zoo")
 
 
+@functools.cache
 def zoo_files() -> list[tuple[str, str]]:
     """Algorithm and text of the rl_zoo3 package's own files, where it is installed, and of our sample."""
     found = [("ppo", SAMPLE.read_text())]

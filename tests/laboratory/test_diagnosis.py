@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from tiny import flags, tiny
+from trained import write_run
 
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
@@ -61,7 +62,7 @@ def as_json(results: list[Diagnosis]) -> list[dict[str, Any]]:
 
 def test_cosines_are_signed_and_absolute_means_over_batches(tmp_path: Path) -> None:
     """Each over the four batches that were asked for, and within minus across batch by batch."""
-    train(tiny(env="Pendulum-v1"), run_dir=tmp_path / "run")
+    write_run(tmp_path / "run", tiny(env="Pendulum-v1"))
     subject = subject_of(load_run(tmp_path / "run", "newest"), LabOptions(**SMALL))
     found = sample_cosines(subject, subject.config.hypers.gae_lambda)
     within, across = (
@@ -149,7 +150,7 @@ def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
 
 
 def test_the_command_prints_tables_pictures_and_sentences(
-    results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture
+    results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS]) == 0
     out = capsys.readouterr().out
@@ -160,6 +161,7 @@ def test_the_command_prints_tables_pictures_and_sentences(
     pictures = list((run_dir / "diagnosis").glob("*.png"))
     assert len(pictures) == 2 * len(SECTIONS) + 1
     assert all(path.stat().st_size > 5000 for path in pictures)
+    monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])  # which takes seconds
     assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["checkpoints"][0]["iteration"] == 12
@@ -211,7 +213,7 @@ def test_memory_beyond_the_machine(run_dir: Path, monkeypatch: pytest.MonkeyPatc
 def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
     """15 = 3 x 5 has no half; a chain of one step has no lags."""
     run = tmp_path / "run"
-    train(tiny(num_envs=3, num_steps=5, num_minibatches=1, total_timesteps=30), run_dir=run)
+    write_run(run, tiny(num_envs=3, num_steps=5, num_minibatches=1, total_timesteps=45))
     small = LabOptions(chains=8, batches=4, geometries="15x1", sections="lags,minibatches")
     result = diagnose(run, small)[0]
     assert [row.size for row in result.get(Minibatches).rows] == [1, 5, 15]
@@ -224,7 +226,7 @@ def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
 
 def test_no_episode_within_the_horizon(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train(tiny(env="Probe-Truncation"), run_dir=run)
+    write_run(run, tiny(env="Probe-Truncation"))
     options = LabOptions(**SMALL, horizon=3, sections="aggregations")
     with pytest.raises(UsageError, match=r"horizon=3: 0 of 16 episodes end within it.*use up to 5"):
         diagnose(run, options)
@@ -233,7 +235,7 @@ def test_no_episode_within_the_horizon(tmp_path: Path) -> None:
 def test_what_a_run_cannot_have_is_left_out(tmp_path: Path) -> None:
     """REINFORCE has no ratio to clip; asked for by name it is an error, otherwise a remark."""
     run, said = tmp_path / "run", []
-    train(tiny("reinforce"), run_dir=run)
+    write_run(run, tiny("reinforce"))
     small = LabOptions(**SMALL | {"sections": "trust-region"})
     with pytest.raises(UsageError, match="needs an objective with a ratio: reinforce has none"):
         diagnose(run, small)

@@ -6,6 +6,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+from needs import one_more_case
 from tiny import ALGOS, tiny
 
 from isobatch.settings.config import Config, Hypers
@@ -21,6 +22,14 @@ JSON_FIELDS = {
 
 
 every_algorithm = pytest.mark.parametrize("algo", [pytest.param(a, marks=pytest.mark.xdist_group(a)) for a in ALGOS])
+# For what compiles a program of its own and depends little on the algorithm.
+unlike_algorithms = pytest.mark.parametrize(
+    "algo",
+    [
+        pytest.param(a, marks=[pytest.mark.xdist_group(a)] + [one_more_case] * (a not in ("ppg-ewma", "reinforce")))
+        for a in ALGOS
+    ],
+)
 
 
 @cache
@@ -48,7 +57,7 @@ def test_another_seed_other_bits(algo: str) -> None:
     assert not np.array_equal(weights[0], weights[1])
 
 
-@every_algorithm
+@unlike_algorithms
 def test_vmapped_seeds_agree_with_seeds_alone(algo: str) -> None:
     """To a tolerance: the width of a vmap changes low-order bits, which training amplifies."""
     alone = train(tiny(algo), seed=1)
@@ -113,32 +122,30 @@ def test_stale_runs_only_collect_at_first(algo: str) -> None:
     assert np.all(result.metrics["importance/ess"][learned] <= 1 + 1e-6)
 
 
-# Where each hyperparameter matters: a run in which changing it must change the result.
-WHERE: dict[str, tuple[str, dict]] = {
-    "beta1": ("ppo", {}),
-    "clip_eps": ("ppo", dict(learning_rate=0.1)),
-    "kl_coef": ("ppg", {}),
-    "beta_clone": ("ppg", dict(learning_rate=0.1)),
-    "aux_learning_rate": ("ppg", {}),
-    "value_clip_eps": ("ppo", dict(clip_value_loss=True, learning_rate=0.1)),
-    "importance_cap": ("ppo", dict(learning_rate=0.1, objective="kl", staleness=2)),
-    "beta_prox": ("ppo-ewma", dict(learning_rate=0.1)),
-    "loglinear_alpha": ("ppo", dict(proximal_policy="loglinear", learning_rate=0.1)),
-    "adv_norm_decay": ("ppo", dict(advantage_norm="ewma")),
-    "aggregation_horizon": ("a2c", dict(aggregation="constant", optimizer="sgd")),
-    "obs_clip": ("ppo", dict(normalize_observations=True)),
-    "reward_norm_gamma": ("ppo", dict(normalize_rewards=True, env="Probe-Truncation")),
-    "reward_clip": ("ppo", dict(normalize_rewards=True)),
-    "gae_lambda": ("ppo", dict(env="Probe-Delay")),
-    "gamma": ("ppo", dict(env="Probe-Delay")),
-    "max_grad_norm": ("a2c", dict(optimizer="sgd")),
-}
+# Where hyperparameters matter: runs in which changing one must change the result. They are few: each is compiled.
+RUNS: dict[str, dict] = {
+    "ppo": dict(
+        env="Probe-Truncation", learning_rate=0.1, clip_value_loss=True, advantage_norm="ewma", normalize_rewards=True,
+    ),
+    "loglinear": dict(proximal_policy="loglinear", learning_rate=0.1),
+    "stale": dict(
+        algo="ppo-ewma", objective="kl", staleness=2, learning_rate=0.1, normalize_observations=True,
+        lr_schedule="adaptive", desired_kl=1.0, target_kl=10.0,
+    ),
+    "ppg": dict(algo="ppg", learning_rate=0.1),
+    "sgd": dict(algo="a2c", aggregation="constant", optimizer="sgd"),
+}  # fmt: skip
+WHERE = {
+    "loglinear_alpha": "loglinear", "importance_cap": "stale", "beta_prox": "stale", "kl_coef": "stale",
+    "obs_clip": "stale", "desired_kl": "stale", "target_kl": "stale", "beta_clone": "ppg", "aux_learning_rate": "ppg",
+    "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
+}  # fmt: skip
 OTHER_VALUE = {
-    "learning_rate": 0.01, "beta1": 0.5, "beta2": 0.9, "optimizer_eps": 0.1, "max_grad_norm": 0.01, "gamma": 0.5,
+    "learning_rate": 0.01, "beta1": 0.5, "beta2": 0.9, "optimizer_eps": 0.1, "max_grad_norm": 1e-6, "gamma": 0.5,
     "gae_lambda": 0.3, "clip_eps": 0.01, "kl_coef": 5.0, "ent_coef": 0.5, "vf_coef": 2.0, "value_clip_eps": 0.001,
     "importance_cap": 1.0, "beta_prox": 0.1, "loglinear_alpha": 0.01, "adv_norm_decay": 0.9, "adv_norm_eps": 0.5,
     "aggregation_horizon": 2.0, "obs_clip": 0.1, "reward_norm_gamma": 0.1, "reward_clip": 0.1, "beta_clone": 20.0,
-    "aux_learning_rate": 0.01,
+    "aux_learning_rate": 0.01, "desired_kl": 1e-6, "target_kl": 1e-9,
 }  # fmt: skip
 
 
@@ -146,8 +153,7 @@ OTHER_VALUE = {
 @pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Hypers)])
 def test_every_hyperparameter_is_used_and_traced(name: str) -> None:
     """Two values of it train side by side in one compiled program and end with different parameters."""
-    algo, settings = WHERE.get(name, ("ppo", {}))
-    config: Config = tiny(algo, **settings)
+    config: Config = tiny(**RUNS[WHERE.get(name, "ppo")])
     changed = config.replace(**{name: OTHER_VALUE[name]})
     assert changed.static == config.static
     assert networks_agree(config, config)
@@ -162,7 +168,7 @@ def networks_agree(one: Config, other: Config) -> bool:
     return all(np.array_equal(leaf[0], leaf[1]) for leaf in map(np.asarray, jax.tree.leaves(done.networks)))
 
 
-@every_algorithm
+@unlike_algorithms
 def test_learns_a_probe(algo: str) -> None:
     """Which action is right depends on the observation; always right is a return of 1, chance 0."""
     learning = dict(

@@ -1,7 +1,7 @@
 """The policy phase: every objective and its gradient against NumPy, one step by hand, whole phases step by step."""
 
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -13,10 +13,11 @@ from jax.flatten_util import ravel_pytree
 from made_up import make_actor_critic, make_config, make_learner, make_minibatch, make_segment, with_fields
 
 from isobatch.errors import UsageError
+from isobatch.learning import policy_phase as phase
 from isobatch.learning.iteration import Learned, policy_phase
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import make_optimizer
-from isobatch.learning.policy_phase import Batch, gradient_step, optimize, prepare, total_loss
+from isobatch.learning.policy_phase import Batch, optimize, prepare, total_loss
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner
 from isobatch.networks.actor_critic import ActorCritic, Policy
@@ -29,6 +30,9 @@ from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 pytestmark = pytest.mark.usefixtures("float64")
 
 CLOSE = dict(rtol=1e-6, atol=1e-6)
+
+# One program: operation by operation there would be a hundred to compile.
+gradient_step = jax.jit(phase.gradient_step, static_argnums=(0, 1))
 
 # name -> the choices under test; `aggregation` is in the batch's weights
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -123,8 +127,9 @@ def test_parts_of_the_loss_add_up():
     """joint = policy part + value part, in value and in gradient."""
     config = make_config()
     learner, batch = make_learner(config), make_minibatch(config)
-    value_and_grad = jax.value_and_grad(
-        lambda nets, part: total_loss(config, part, batch, nets, None, config.hypers)[0]
+    value_and_grad = jax.jit(
+        jax.value_and_grad(lambda nets, part: total_loss(config, part, batch, nets, None, config.hypers)[0]),
+        static_argnums=1,
     )
     (joint, policy, value) = (value_and_grad(learner.networks, part) for part in ("joint", "policy", "value"))
     for whole, a, b in zip(*map(jax.tree.leaves, (joint, policy, value)), strict=True):
@@ -331,13 +336,14 @@ EQUAL = np.tile(np.array([False, False, True])[:, None], (2, 4))  # episodes of 
 UNEQUAL = np.array([[mark == "x" for mark in row] for row in ("x....x", "...x.x", ".x.x.x", "xxxxxx")]).T
 
 
-def policy_step(aggregation: str, done: np.ndarray, **settings) -> np.ndarray:
+@cache
+def policy_step(aggregation: str, lengths: str) -> np.ndarray:
     """How far one step of learning rate 1 moves the policy: minus its gradient."""
     config = make_config(
         complete_episodes=True, objective="policy-gradient", aggregation=aggregation, aggregation_horizon=11.0,
         optimizer="sgd", max_grad_norm=math.inf, learning_rate=1.0, ent_coef=0.0, vf_coef=0.0, advantage_norm="none",
-        **settings,
     )  # fmt: skip
+    done = {"equal": EQUAL, "unequal": UNEQUAL}[lengths]
     learner, segment = make_learner(config), make_segment(config, done, time_limit=1)
     learned = Learned(learner, None, Moments.empty(), jnp.zeros((6, 4)))
     (after, *_), _ = jax.jit(partial(policy_phase, config))(
@@ -353,7 +359,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def test_equal_lengths_all_aggregations_are_exactly_proportional():
     """8 trajectories of 3 steps: timestep = trajectory/3 = trajectory-mean = constant x 11/3."""
     timestep, trajectory, mean, constant = (
-        policy_step(kind, EQUAL) for kind in ("timestep", "trajectory", "trajectory-mean", "constant")
+        policy_step(kind, "equal") for kind in ("timestep", "trajectory", "trajectory-mean", "constant")
     )
     for other in (trajectory / 3, mean, constant * 11 / 3):
         np.testing.assert_allclose(timestep, other, rtol=1e-9, atol=1e-12)
@@ -364,12 +370,12 @@ def test_unequal_lengths_timestep_is_trajectory_times_n_over_the_sum_of_lengths(
     lengths = [len(e) for e in oracles.split_episodes(UNEQUAL)]
     assert (len(lengths), sum(lengths)) == (13, 24)
     np.testing.assert_allclose(
-        policy_step("timestep", UNEQUAL), policy_step("trajectory", UNEQUAL) * 13 / 24, rtol=1e-9, atol=1e-12
+        policy_step("timestep", "unequal"), policy_step("trajectory", "unequal") * 13 / 24, rtol=1e-9, atol=1e-12
     )
 
 
 def test_unequal_lengths_trajectory_mean_is_another_direction():
-    timestep, trajectory, mean = (policy_step(k, UNEQUAL) for k in ("timestep", "trajectory", "trajectory-mean"))
+    timestep, trajectory, mean = (policy_step(k, "unequal") for k in ("timestep", "trajectory", "trajectory-mean"))
     assert cosine(timestep, trajectory) == pytest.approx(1.0, abs=1e-12)
     assert cosine(mean, trajectory) < 0.95
 
@@ -384,7 +390,7 @@ def test_the_trajectory_gradient_is_the_textbook_estimator():
     for sample in [sample for episode in oracles.split_episodes(UNEQUAL) for sample in episode]:
         gradient = score(networks.policy, segment.obs[sample], segment.action[sample])
         total = total + advantage[sample] * ravel_pytree(gradient)[0]
-    np.testing.assert_allclose(policy_step("trajectory", UNEQUAL), total / 13, **CLOSE)
+    np.testing.assert_allclose(policy_step("trajectory", "unequal"), total / 13, **CLOSE)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -514,7 +520,7 @@ def test_a_phase_is_its_gradient_steps_one_after_the_other(scheme):
     rate, key = jnp.array(0.05), jax.random.key(3)
     after, metrics = jax.jit(partial(optimize, config))(batch, start, config.hypers, rate, key)
     flat = jax.tree.map(lambda leaf: leaf.reshape(24, *leaf.shape[2:]), batch)
-    step = jax.jit(partial(gradient_step, config, "joint"))
+    step = partial(gradient_step, config, "joint")
     learner, thetas, seen = start, [ravel_pytree(start.networks.policy)[0]], []
     for epoch_key in jax.random.split(key, 2):
         for index in minibatch_indices(epoch_key, 4, 6, 4, scheme):

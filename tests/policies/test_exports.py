@@ -11,8 +11,12 @@ import pytest
 from trained import ITERATION, Runs
 
 from isobatch.cli.main import main
+from isobatch.networks.actor_critic import ActorCritic
+from isobatch.networks.distributions import Distribution
+from isobatch.networks.moments import Moments
 from isobatch.policies.agent import Agent, learned_of
 from isobatch.rollouts.segment import preprocessor
+from isobatch.training.agent import Learned
 from isobatch.training.loading import load_run
 
 pytestmark = pytest.mark.xdist_group("trained")
@@ -55,8 +59,7 @@ def test_rebuilt_from_the_file_alone(case: str, runs: Runs, tmp_path: Path, caps
     learned = learned_of(load_run(run_dir), 1)
     raw = observations(description["observation"])
     obs = raw.astype(np.float32)
-    seen = preprocessor(learned.obs_moments, learned.config.hypers.obs_clip)(jax.numpy.asarray(raw))
-    distribution, value = learned.networks.policy(seen), learned.networks.value(seen)
+    distribution, value = computed(learned, raw)
     expected = distribution.mean if "log_std" in description["policy"]["distribution"] else distribution.logits
     layers = description["policy"]["layers"]
     output = EXAMPLE["forward"](layers, tensors, obs)
@@ -77,6 +80,16 @@ def test_rebuilt_from_the_file_alone(case: str, runs: Runs, tmp_path: Path, caps
     with torch.no_grad():
         theirs = EXAMPLE["torch_module"](layers, tensors)(torch.tensor(obs)).numpy()
     np.testing.assert_allclose(theirs, expected, rtol=1e-5, atol=1e-5)
+
+
+def computed(learned: Learned, raw: np.ndarray) -> tuple[Distribution, jax.Array]:
+    """The policy and the value of what was learned, for observations as the environment gives them."""
+
+    def outputs(networks: ActorCritic, moments: Moments | None, raw: jax.Array) -> tuple[Distribution, jax.Array]:
+        seen = preprocessor(moments, learned.config.hypers.obs_clip)(raw)
+        return networks.policy(seen), networks.value(seen)
+
+    return jax.jit(outputs)(learned.networks, learned.obs_moments, raw)
 
 
 def observations(about: dict[str, Any]) -> np.ndarray:
@@ -101,11 +114,10 @@ def test_onnx_computes_the_same(case: str, runs: Runs, tmp_path: Path) -> None:
     raw = observations(description["observation"])
     policy, value = session.run(["policy", "value"], {"observation": raw})
     learned = learned_of(load_run(run_dir), 1)
-    seen = preprocessor(learned.obs_moments, learned.config.hypers.obs_clip)(jax.numpy.asarray(raw))
-    distribution = learned.networks.policy(seen)
+    distribution, expected_value = computed(learned, raw)
     expected = distribution.mean if "log_std" in description["policy"]["distribution"] else distribution.logits
     np.testing.assert_allclose(policy, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(value, learned.networks.value(seen), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", ["normalized", "residual"])

@@ -133,8 +133,11 @@ def test_devices_are_chosen_before_an_environment_starts_jax(tmp_path: Path) -> 
 
 
 def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:
-    parts = parts_of(study_of("adam-rule").grid("paper"))
-    assert {len(part) for part in parts} == {1}
+    """Those of Gymnasium, which are always there, stand for those of EnvPool that the paper scales use."""
+    inside, outside = tiny(), tiny(env="gymnasium/CartPole-v1")
+    for config, sizes in ((inside, [3]), (outside, [1, 1, 1])):
+        cells = [Cell(config.replace(gamma=gamma), {"gamma": gamma}) for gamma in (0.9, 0.95, 0.99)]
+        assert [len(part) for part in parts_of(Grid(cells, 2))] == sizes
 
 
 def test_killed_for_real_and_run_again(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tiny import flags, tiny
 from isobatch.training.metrics import METRICS
 from isobatch.training.verification import first_difference
 
-CONFIG = tiny("ppg-ewma", staleness=1, stale_objective="decoupled", total_timesteps=32 * 1501, normalize_rewards=True)
+CONFIG = tiny("ppg-ewma", staleness=1, stale_objective="decoupled", total_timesteps=32 * 601, normalize_rewards=True)
 OPTIONS = ["--checkpoint-interval", "60", "--log-interval", "7", "--num-seeds", "2", "--quiet", "--json"]
 
 
@@ -53,7 +53,7 @@ def test_killed_twice_and_resumed(undisturbed: Path, tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     with (run_dir / METRICS).open("a") as file:
-        file.write("1501,48032,0,0.5")  # a line that a kill cut short
+        file.write("601,19232,0,0.5")  # a line that a kill cut short
     assert start(run_dir, "--resume").wait(240) == 0
     assert first_difference(undisturbed, run_dir) is None
 

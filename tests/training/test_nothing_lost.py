@@ -294,7 +294,7 @@ def test_a_run_is_read_while_its_files_are_replaced(run_dir: Path) -> None:
 
     def write() -> None:
         checkpoints = Checkpoints(run_dir / "checkpoints", keep=1)
-        for iteration in range(13, 200):
+        for iteration in range(13, 100):
             checkpoints.save(iteration, template, Note(float(-iteration)))
         checkpoints.close()
         done.set()

@@ -83,6 +83,16 @@ def test_what_is_compiled_as_not_kept_is_not_written(tmp_path):
     assert len(list((tmp_path / "cache").glob(ENTRIES))) == 1
 
 
+@pytest.fixture
+def no_cache_yet():
+    """As in a process that has not looked for programs."""
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+@pytest.mark.usefixtures("no_cache_yet")
 def test_a_directory_that_cannot_be_used_is_not(tmp_path, monkeypatch):
     """One that cannot be made, and one that others can write to: its programs are run."""
     (tmp_path / "file").touch()
