@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needs import one_more_case
 from tiny import flags, tiny
 
 from isobatch.errors import UsageError
@@ -85,18 +86,19 @@ def test_two_processes_are_one_with_two_devices(pair: tuple[str, Path], tmp_path
     np.testing.assert_allclose(one["losses/value_loss"], two["losses/value_loss"], rtol=1e-2)
 
 
-def test_a_process_that_dies_ends_the_others_with_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=one_more_case)])
+def test_a_process_that_dies_ends_the_others_with_its_name(tmp_path: Path, victim: int) -> None:
     config = tiny(**CONFIG | dict(total_timesteps=32 * 40_000))  # longer than anybody waits
     options = ["--checkpoint-interval", "200", "--log-interval", "100"]
     running = launch(*flags(config), *options, "--run-dir", str(tmp_path / "run"))
     wait_for(lambda: len(list((tmp_path / "run" / "checkpoints").glob("*.checkpoint"))) > 1, running)
     children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-    os.kill(int(children[1]), signal.SIGKILL)
+    os.kill(int(children[victim]), signal.SIGKILL)
     clock = time.monotonic()
     code, _, err = finish(running)
     assert time.monotonic() - clock < 30
     assert code == 1
-    assert "process 1 of 2 ended without a word" in err
+    assert f"process {victim} of 2 ended without a word" in err
     assert f"--resume {tmp_path / 'run'}" in err
     assert "Traceback" not in err
 

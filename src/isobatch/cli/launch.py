@@ -104,6 +104,7 @@ def wait(processes: list[subprocess.Popen[bytes]], limit: float, scratch: Path) 
             if process.poll() and failed is None:
                 failed, end = (index, int(process.returncode)), time.monotonic() + limit + END_SECONDS
     index, code = failed or (0, 0)
-    if index and processes[0].poll() in (None, 0):
-        sys.stderr.write((scratch / str(index)).read_text(errors="replace"))
+    said_nothing = processes[0].poll() in (None, 0) if index else code < 0  # process 0, which speaks for all
+    if said_nothing and len(processes) > 1:
+        sys.stderr.write((scratch / str(index or 1)).read_text(errors="replace"))
     return code if code >= 0 else 1
