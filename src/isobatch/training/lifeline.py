@@ -74,10 +74,10 @@ class Lifeline:
                 if word == BYE:
                     self._gone.add(number)
                     return
-                if word == FAULT:
-                    self._give_up(f"process {number} of {self.count} failed: {rest}", number)
-                if word == LOST:
-                    self._give_up(rest, 0)
+                if word in (FAULT, LOST):
+                    code, _, sentence = rest.partition(" ")
+                    who = f"process {number} of {self.count} failed: " if word == FAULT else ""
+                    self._give_up(f"{who}{sentence}", number, int(code))
             how = "ended without a word"
         except TimeoutError:
             how = f"showed no life for {self.limit:g} seconds (process_timeout)"
@@ -85,27 +85,27 @@ class Lifeline:
             how = f"cannot be reached ({error.strerror})"
         self._give_up(f"process {number} of {self.count} {how}.", number)
 
-    def _give_up(self, sentence: str, number: int) -> None:
+    def _give_up(self, sentence: str, number: int, code: int = 1) -> None:
         with self._lock:  # one of them speaks
             if self._closed.is_set():
                 return
             self._closed.set()
             self._gone.add(number)
-            self._tell(f"{LOST} {sentence}")
+            self._tell(f"{LOST} {code} {sentence}")
             with suppress(Exception):
                 self.say(sentence)
                 sys.stdout.flush()
                 sys.stderr.flush()
-            self.end(1)
+            self.end(code)
 
-    def fail(self, sentence: str) -> None:
-        """This process ends because of an error: so do the others. Unless it failed because of another one, which it is
-        told first: an operation over all processes breaks off in each of them."""
+    def fail(self, sentence: str, code: int = 1) -> None:
+        """This process ends because of an error, with this exit code: so do the others. Unless it failed because of
+        another one, which it is told first: an operation over all processes breaks off in each of them."""
         with self._lock:
             if self._closed.is_set():
                 return
             self._closed.set()
-        self._tell(f"{FAULT} {' '.join(sentence.split())}")
+        self._tell(f"{FAULT} {code} {' '.join(sentence.split())}")
         self._hang_up()
 
     def wait_for_cause(self) -> None:

@@ -43,11 +43,12 @@ def joined(team: Team, say: Say) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        atexit.register(leave, 2 if isinstance(error, UsageError) else 1)
+        code = 2 if isinstance(error, UsageError) else 1
+        atexit.register(leave, code)
         if isinstance(error, jax.errors.JaxRuntimeError):
             lifeline.wait_for_cause()
             error = RunError(f"process {jax.process_index()} lost the others ({first_line(error)}).")
-        lifeline.fail(str(error) or type(error).__name__)
+        lifeline.fail(str(error) or type(error).__name__, code)
         raise error from None
     lifeline.close()
 
