@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isobatch.advice.kl_control import kl_sentences
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given
 from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
@@ -111,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     answer = answer_in(args.library, after, source)
     text = answer.text if answer else dump_settings(changed_settings(after))
     others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
-    control = kl_sentences(source.control, before, after) if source and source.control else []
+    control = _control_sentences(source, before, after)
     doubtful = [*source.doubtful, *source.remarks] if source else []
     if args.out:
         write_file(args.out, text)
@@ -131,6 +130,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         show_settings(after, text)
     return 0
+
+
+def _control_sentences(source: LibrarySettings | None, before: Config, after: Config) -> list[str]:
+    if source is None or source.control is None:
+        return []
+    from isobatch.advice.kl_control import kl_sentences
+
+    return kl_sentences(source.control, before, after)
 
 
 def _adapts(source: LibrarySettings | None) -> bool:
