@@ -1,0 +1,73 @@
+"""Stable-Baselines3's own tests, with PPOEWMA in the place of PPO.
+
+    git clone --branch v2.9.2 https://github.com/DLR-RM/stable-baselines3
+    python benchmarks/sb3_tests.py stable-baselines3/tests
+
+Nothing is fetched: the path is that of the tests of the release that is installed. Every test that makes a PPO counts,
+those that make none do not; tests that fail with SB3's own PPO on this machine too are listed apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+import stable_baselines3
+import stable_baselines3.ppo
+
+from isobatch.torch import PPOEWMA
+
+
+class InPlaceOfPPO:
+    """A plugin of pytest that replaces PPO before tests are imported, and counts the tests that make one."""
+
+    def __init__(self, kind: type[stable_baselines3.PPO]) -> None:
+        self.making: set[str] = set()
+        self.outcomes: dict[str, str] = {}
+        self.running = ""
+        plugin, made = self, kind.__init__
+
+        class Counted(kind):  # type: ignore[misc, valid-type]
+            def __init__(self, *args: object, **kwargs: object) -> None:
+                plugin.making.add(plugin.running)
+                made(self, *args, **kwargs)
+
+        Counted.__name__ = Counted.__qualname__ = kind.__name__
+        Counted.__module__ = kind.__module__
+        self.counted = Counted
+
+    def put(self) -> None:
+        stable_baselines3.PPO = stable_baselines3.ppo.PPO = self.counted
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self.running = item.nodeid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome == "failed":
+            self.outcomes[report.nodeid] = report.outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("tests", type=Path, help="folder of SB3's tests")
+    parser.add_argument("--with-ppo", action="store_true", help="SB3's own PPO instead, to see what this machine lacks")
+    parser.add_argument("rest", nargs="*", help="more arguments of pytest")
+    args = parser.parse_args()
+    kind = stable_baselines3.PPO if args.with_ppo else PPOEWMA
+    files = [str(p) for p in sorted(args.tests.glob("test_*.py")) if "PPO" in p.read_text()]
+    plugin = InPlaceOfPPO(kind)
+    plugin.put()
+    options = ["-q", "-x" if "-x" in args.rest else "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    pytest.main([*files, *options, f"--rootdir={args.tests.parent}", *args.rest], plugins=[plugin])
+    made = {name: plugin.outcomes[name] for name in sorted(plugin.making) if name in plugin.outcomes}
+    failed = [name for name, outcome in made.items() if outcome == "failed"]
+    print(f"{kind.__name__}: {len(made)} tests make one, {len(made) - len(failed)} pass, {len(failed)} fail")
+    for name in failed:
+        print(f"  {name}")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
