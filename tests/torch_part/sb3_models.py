@@ -9,6 +9,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
+torch.set_num_threads(1)  # networks this small are slower with more
+
 SPACES = {"discrete": gym.spaces.Discrete(3), "continuous": gym.spaces.Box(-9.0, 9.0, (2,))}
 
 

@@ -1,7 +1,5 @@
 """PPOEWMA beside Stable-Baselines3's own PPO: the same where it must be, and everything else of SB3 still works."""
 
-# ruff: noqa: E402
-
 import json
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Callbacks for models of Stable-Baselines3: what they find, what they log, and that learning stays as it is."""
 
-# ruff: noqa: E402
-
 import numpy as np
 import pytest
 
@@ -99,7 +97,7 @@ def test_the_monitor_warns_once_of_steps_that_are_too_large(
     kind: type[PPO], capsys: pytest.CaptureFixture[str]
 ) -> None:
     monitor, log = BatchSizeMonitor(every=4), Rows()
-    model = small(kind, learning_rate=0.1, n_epochs=4)
+    model = small(kind, learning_rate=0.1, clip_range=0.02)
     model.set_logger(Logger(None, [log]))
     model.learn(24 * 16, callback=monitor)
     warned = [finding for finding in monitor.findings if finding.name == "clip-fraction"]

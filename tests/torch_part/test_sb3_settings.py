@@ -1,7 +1,5 @@
 """Settings of PPO and PPOEWMA at other numbers of environments, and those of models."""
 
-# ruff: noqa: E402
-
 import doctest
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Advice on the batch size while a model of Stable-Baselines3 learns: the monitors of `isobatch advise`, as a callback."""
+"""Advice on batch sizes while a model of Stable-Baselines3 learns: the monitors of `isobatch advise`, as a callback."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from isobatch.advice.findings import Finding, settle
 from isobatch.advice.monitors import (
@@ -39,6 +40,8 @@ class BatchSizeMonitor(BaseCallback):
 
     :param every: iterations between two judgments.
     """
+
+    model: OnPolicyAlgorithm
 
     def __init__(self, every: int = 8, verbose: int = 1) -> None:
         super().__init__(verbose)

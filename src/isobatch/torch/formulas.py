@@ -27,9 +27,9 @@ class Ewma(nn.Module):
         >>> import torch
         >>> from isobatch.torch import Ewma
         >>> layer = torch.nn.Linear(1, 1)
-        >>> torch.nn.init.zeros_(layer.weight) and None
+        >>> layer.weight.data = torch.zeros(1, 1)
         >>> average = Ewma(layer, beta=0.5)
-        >>> torch.nn.init.constant_(layer.weight, 3.0) and None
+        >>> layer.weight.data = torch.full((1, 1), 3.0)
         >>> average.update(layer)
         >>> average.module.weight.item(), average.weight.item()
         (2.0, 1.5)

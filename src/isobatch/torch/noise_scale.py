@@ -8,7 +8,7 @@ import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.utils import obs_as_tensor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from isobatch.errors import UsageError
 from isobatch.gradients.noise import smooth, two_batch_sizes
@@ -33,6 +33,8 @@ class NoiseScale(BaseCallback):
     :param decay: of the running averages, per measurement.
     """
 
+    model: OnPolicyAlgorithm
+
     def __init__(self, every: int = 1, decay: float = 0.9, verbose: int = 0) -> None:
         super().__init__(verbose)
         self.every, self.decay = every, decay
@@ -47,8 +49,10 @@ class NoiseScale(BaseCallback):
 
     def _init_callback(self) -> None:
         if self.model.n_envs < 2:
-            raise UsageError("n_envs=1 leaves NoiseScale nothing to compare, since its parts are whole environments: "
-                             "use n_envs of at least 2.")  # fmt: skip
+            raise UsageError(
+                "n_envs=1 leaves NoiseScale nothing to compare, since its parts are whole environments: use n_envs of "
+                "at least 2."
+            )
         self.parts = max(n for n in divisors(self.model.n_envs) if n <= MOST_PARTS)
         if self.parts == 1:  # a prime number of environments
             self.parts = self.model.n_envs
@@ -82,9 +86,13 @@ class NoiseScale(BaseCallback):
         parameters = [p for p in policy.parameters() if p.requires_grad]
         rows = []
         for envs in np.split(np.arange(self.model.n_envs), self.parts):
-            obs, actions, advantage = (
-                self._samples(x, envs) for x in (buffer.observations, buffer.actions, advantages)
+            seen = buffer.observations
+            obs = (
+                {name: self._samples(part, envs) for name, part in seen.items()}
+                if isinstance(seen, dict)
+                else self._samples(seen, envs)
             )
+            actions, advantage = self._samples(buffer.actions, envs), self._samples(advantages, envs)
             if isinstance(self.model.action_space, spaces.Discrete):
                 actions = actions.long().flatten()
             _, log_prob, entropy = policy.evaluate_actions(obs, actions)
@@ -94,9 +102,7 @@ class NoiseScale(BaseCallback):
             rows.append(th.cat([g.flatten() for g in gradient if g is not None]))
         return th.stack(rows)
 
-    def _samples(self, leaf: np.ndarray | dict[str, np.ndarray], envs: np.ndarray) -> th.Tensor | dict[str, th.Tensor]:
+    def _samples(self, leaf: np.ndarray, envs: np.ndarray) -> th.Tensor:
         """[T, N, ...] -> [T n, ...] of some environments."""
-        if isinstance(leaf, dict):
-            return {name: self._samples(value, envs) for name, value in leaf.items()}
         part = leaf[:, envs]
-        return obs_as_tensor(part.reshape(-1, *part.shape[2:]), self.model.device)
+        return th.as_tensor(part.reshape(-1, *part.shape[2:]), device=self.model.device)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import io
-import pathlib
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 import torch as th
@@ -15,6 +13,7 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.distributions import kl_divergence, sum_independent_dims
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.type_aliases import MaybeCallback, RolloutBufferSamples, TensorDict
 from stable_baselines3.common.utils import FloatSchedule, explained_variance
@@ -65,7 +64,7 @@ class PPOEWMA(PPO):
         _init_setup_model: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, _init_setup_model=False, **kwargs)
+        super().__init__(*args, **kwargs | {"_init_setup_model": False})
         self.beta_prox = beta_prox
         self.proximal_policy = proximal_policy
         self.objective = objective
@@ -132,6 +131,11 @@ class PPOEWMA(PPO):
             )
 
     @property
+    def averaged_policy(self) -> ActorCriticPolicy:
+        """The policy with averaged weights."""
+        return cast(ActorCriticPolicy, self.proximal.module)
+
+    @property
     def _with_analytic_kl(self) -> bool:
         return self.objective == "kl" and self.kl_form == "analytic"
 
@@ -195,7 +199,7 @@ class PPOEWMA(PPO):
         log_prox, kl = data.old_log_prob, None
         if self.proximal_policy != "behavior" or self._with_analytic_kl:
             with th.no_grad():
-                proximal = self.proximal.module.get_distribution(data.observations)
+                proximal = self.averaged_policy.get_distribution(data.observations)
                 log_prox = proximal.log_prob(actions) if self.proximal_policy != "behavior" else log_prox
             if self._with_analytic_kl:
                 kl = kl_divergence(proximal, self.policy.action_dist)
@@ -257,9 +261,7 @@ class PPOEWMA(PPO):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        return super().learn(
-            total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar
-        )
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_held"]
@@ -270,14 +272,15 @@ class PPOEWMA(PPO):
 
     def set_parameters(
         self,
-        load_path_or_dict: str | pathlib.Path | io.BufferedIOBase | dict[str, TensorDict],
+        load_path_or_dict: str | TensorDict,
         exact_match: bool = True,
         device: th.device | str = "auto",
     ) -> None:
         """As in PPO, whose parameters are taken too: the average then begins with them."""
-        params = load_path_or_dict
-        if not isinstance(params, dict):
-            params = load_from_zip_file(params, device=device, load_data=False)[1]
+        if isinstance(load_path_or_dict, dict):
+            params = load_path_or_dict
+        else:
+            params = load_from_zip_file(load_path_or_dict, device=device, load_data=False)[1]
         of_ppo = set(params) == set(super()._get_torch_save_params()[0])
         own = {name: getattr(self, name).state_dict() for name in ("proximal", "advantage_moments") if of_ppo}
         super().set_parameters({**params, **own}, exact_match, device)

@@ -122,7 +122,9 @@ def environments(settings: Mapping[str, Any], n_envs: int | None) -> int:
     env = settings.get("env")
     known = n_envs or settings.get("n_envs") or getattr(env, "num_envs", None if env is None else 1)
     if not isinstance(known, int) or known < 1:
-        raise UsageError(f"n_envs={known!r} does not say how many environments the settings are for: give n_envs_before.")
+        raise UsageError(
+            f"n_envs={known!r} does not say how many environments the settings are for: give n_envs_before."
+        )
     return known
 
 
@@ -170,4 +172,3 @@ def _read(settings: Mapping[str, Any], n_envs: int, ewma: bool) -> LibrarySettin
 
 def _times(schedule: Schedule, factor: float) -> Schedule:
     return lambda progress: factor * schedule(progress)
-
