@@ -4,7 +4,7 @@
     python benchmarks/sb3_tests.py stable-baselines3/tests
 
 Nothing is fetched: the path is that of the tests of the release that is installed. Every test that makes a PPO counts,
-those that make none do not; tests that fail with SB3's own PPO on this machine too are listed apart.
+those that make none do not. `--with-ppo` runs them with SB3's own PPO, to see what a machine lacks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import stable_baselines3
 import stable_baselines3.ppo
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from isobatch.torch import PPOEWMA
 
@@ -41,6 +42,15 @@ class InPlaceOfPPO:
     def put(self) -> None:
         stable_baselines3.PPO = stable_baselines3.ppo.PPO = self.counted
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Without those that are parametrized with another algorithm."""
+        items[:] = [item for item in items if not self._of_another(item)]
+
+    def _of_another(self, item: pytest.Item) -> bool:
+        values = vars(item)["callspec"].params.values() if "callspec" in vars(item) else ()
+        kinds = [value for value in values if isinstance(value, type) and issubclass(value, BaseAlgorithm)]
+        return bool(kinds) and self.counted not in kinds
+
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self.running = item.nodeid
 
@@ -59,8 +69,8 @@ def main() -> int:
     files = [str(p) for p in sorted(args.tests.glob("test_*.py")) if "PPO" in p.read_text()]
     plugin = InPlaceOfPPO(kind)
     plugin.put()
-    options = ["-q", "-x" if "-x" in args.rest else "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
-    pytest.main([*files, *options, f"--rootdir={args.tests.parent}", *args.rest], plugins=[plugin])
+    options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={args.tests.parent}"]
+    pytest.main([*files, *options, *args.rest], plugins=[plugin])
     made = {name: plugin.outcomes[name] for name in sorted(plugin.making) if name in plugin.outcomes}
     failed = [name for name, outcome in made.items() if outcome == "failed"]
     print(f"{kind.__name__}: {len(made)} tests make one, {len(made) - len(failed)} pass, {len(failed)} fail")
