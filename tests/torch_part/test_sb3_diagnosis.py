@@ -132,7 +132,7 @@ def test_a_diagnosis_from_the_command_line(
     saved: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["diagnose", "--sb3", str(saved["ppo-ewma"]), "--env", "CartPole-v1", "--out", str(tmp_path), "--quiet"]
-    assert main([*words, "--chains", "4", "--batches", "4", "--env-kwargs", "{max_episode_steps: 16}"]) == 0
+    assert main([*words, "--chains", "16", "--batches", "4", "--env-kwargs", "{max_episode_steps: 16}"]) == 0
     said = capsys.readouterr()
     assert "ppo-ewma of Stable-Baselines3 on CartPole-v1 after 64 steps" in said.out
     assert "2x16" in said.out
