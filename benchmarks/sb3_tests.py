@@ -35,8 +35,7 @@ class InPlaceOfPPO:
                 plugin.making.add(plugin.running)
                 made(self, *args, **kwargs)
 
-        Counted.__name__ = Counted.__qualname__ = kind.__name__
-        Counted.__module__ = kind.__module__
+        Counted.__name__ = Counted.__qualname__ = "PPO"  # which messages have in them
         self.counted = Counted
 
     def put(self) -> None:
@@ -63,14 +62,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tests", type=Path, help="folder of SB3's tests")
     parser.add_argument("--with-ppo", action="store_true", help="SB3's own PPO instead, to see what this machine lacks")
-    parser.add_argument("rest", nargs="*", help="more arguments of pytest")
-    args = parser.parse_args()
+    args, rest = parser.parse_known_args()  # the rest is pytest's
     kind = stable_baselines3.PPO if args.with_ppo else PPOEWMA
     files = [str(p) for p in sorted(args.tests.glob("test_*.py")) if "PPO" in p.read_text()]
     plugin = InPlaceOfPPO(kind)
     plugin.put()
     options = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", f"--rootdir={args.tests.parent}"]
-    pytest.main([*files, *options, *args.rest], plugins=[plugin])
+    pytest.main([*files, *options, *rest], plugins=[plugin])
     made = {name: plugin.outcomes[name] for name in sorted(plugin.making) if name in plugin.outcomes}
     failed = [name for name, outcome in made.items() if outcome == "failed"]
     print(f"{kind.__name__}: {len(made)} tests make one, {len(made) - len(failed)} pass, {len(failed)} fail")

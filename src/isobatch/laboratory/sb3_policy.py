@@ -12,12 +12,12 @@ from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy
-from torch.distributions import Distribution
 from torch.func import functional_call, grad, vmap
 
 from isobatch.errors import UsageError, first_line
 from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.torch.ppo_ewma import PPOEWMA
+from isobatch.torch.validation import unchecked_distributions
 
 CHUNK_BYTES = 64e6  # of the gradients that are computed at the same time
 CHUNK_SAMPLES = 8192
@@ -84,10 +84,6 @@ class TorchPolicy(ForeignPolicy):
         actions = th.as_tensor(np.array(action)).long() if self.discrete else th.as_tensor(np.array(action))
         samples = th.as_tensor(np.array(obs)), actions, th.as_tensor(np.array(advantage, np.float32))
         chunk = int(max(1, min(CHUNK_BYTES / 4 / self.size, CHUNK_SAMPLES / advantage.shape[1])))
-        checks = Distribution._validate_args
-        Distribution.set_default_validate_args(False)  # they look at values, which is not possible under vmap
-        try:
+        with unchecked_distributions():
             each = vmap(grad(loss), in_dims=(None, 0, 0, 0), chunk_size=chunk)(self._parameters, *samples)
-        finally:
-            Distribution.set_default_validate_args(checks)
         return th.cat([g.flatten(start_dim=1) for g in each.values()], dim=1).numpy()

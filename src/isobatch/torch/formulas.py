@@ -42,6 +42,7 @@ class Ewma(nn.Module):
         """`module` is copied; `memo` is that of `copy.deepcopy`, for parts that need not, or cannot, be copied."""
         super().__init__()
         self.beta = beta
+        self._source: list[Any] = []  # of the last update: whose parameters, and their lists
         self.module = copy.deepcopy(module, memo).requires_grad_(False).eval()
         self.register_buffer("weight", torch.ones((), dtype=torch.float64))
         self.register_buffer("age", torch.zeros((), dtype=torch.float64))
@@ -65,9 +66,15 @@ class Ewma(nn.Module):
         self.weight.fill_(1.0)
 
     def _move(self, module: nn.Module, share: float) -> None:
-        torch._foreach_lerp_(list(self.module.parameters()), list(module.parameters()), share)
-        for mine, newest in zip(self.module.buffers(), module.buffers(), strict=True):
-            mine.copy_(newest)
+        if (
+            not self._source or self._source[0] is not module
+        ):  # to look for them takes ten times as long as to average them
+            pairs = (self.module.parameters(), module.parameters(), self.module.buffers(), module.buffers())
+            self._source = [module, *map(list, pairs)]
+        _, mine, newest, my_buffers, buffers = self._source
+        torch._foreach_lerp_(mine, newest, share)
+        for old, new in zip(my_buffers, buffers, strict=True):
+            old.copy_(new)
 
 
 class AdvantageMoments(nn.Module):

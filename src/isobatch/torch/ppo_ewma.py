@@ -23,6 +23,7 @@ from isobatch.errors import UsageError
 from isobatch.settings.choices import AdvantageNorm, KlForm
 from isobatch.torch.formulas import AdvantageMoments, Ewma, LossWithProximal
 from isobatch.torch.sb3_settings import beta_of_ppo, from_ppo
+from isobatch.torch.validation import unchecked_distributions
 
 Proximal = Literal["ewma", "recent", "behavior"]
 Objective = Literal["clip", "kl"]
@@ -162,6 +163,14 @@ class PPOEWMA(PPO):
         if self.proximal_policy != "ewma":
             self.proximal.restart(self.policy)
         metrics: defaultdict[str, list[float]] = defaultdict(list)
+        with unchecked_distributions():  # they are checked when acting
+            self._take_steps(losses, clip_range_vf, metrics)
+        self._log(metrics, clip_range, clip_range_vf)
+
+    def _take_steps(
+        self, losses: LossWithProximal, clip_range_vf: float | None, metrics: defaultdict[str, list[float]]
+    ) -> None:
+        """Epochs of minibatches, unless the policy moves too far."""
         going_on = True
         for epoch in range(self.n_epochs):
             metrics["approx_kl"] = []  # of the last epoch, as in PPO
@@ -182,7 +191,6 @@ class PPOEWMA(PPO):
             self._n_updates += 1
             if not going_on:
                 break
-        self._log(metrics, clip_range, clip_range_vf)
 
     def _loss(
         self,
