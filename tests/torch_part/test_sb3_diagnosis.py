@@ -12,9 +12,9 @@ from isobatch.cli.main import main
 from isobatch.envs.spaces import Box, Discrete
 from isobatch.errors import UsageError
 from isobatch.laboratory.chains import Chains
-from isobatch.laboratory.lag_sums import lag_sums
 from isobatch.laboratory.landscape import measure, window_products
 from isobatch.laboratory.options import LabOptions
+from isobatch.laboratory.sections.lags import lag_sums
 from isobatch.networks.initialization import make_networks
 from isobatch.rollouts.segment import Segment
 

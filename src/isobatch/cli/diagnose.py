@@ -58,7 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if args.sb3 is not None:
         return _run_sb3(args, options)
     if args.vecnormalize is not None:
-        raise UsageError(f"vecnormalize={str(args.vecnormalize)!r} is for a model of Stable-Baselines3: add --sb3 FILE.")
+        raise UsageError(
+            f"vecnormalize={str(args.vecnormalize)!r} is for a model of Stable-Baselines3: add --sb3 FILE."
+        )
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
     timeout = given(args, Options).get("env_timeout", Options.env_timeout)

@@ -20,7 +20,7 @@ from stable_baselines3.common.utils import FloatSchedule, explained_variance
 from torch.nn import functional
 
 from isobatch.errors import UsageError
-from isobatch.settings.choices import AdvantageNorm, KlForm
+from isobatch.settings.config import AdvantageNorm, KlForm
 from isobatch.torch.formulas import AdvantageMoments, Ewma, LossWithProximal
 from isobatch.torch.sb3_settings import beta_of_ppo, from_ppo
 from isobatch.torch.validation import unchecked_distributions
