@@ -14,6 +14,9 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 ALL = os.environ.get("ISOBATCH_TEST_ALL") == "1"
 one_more_case = pytest.mark.skipif(not ALL, reason="one more case of the same check: ISOBATCH_TEST_ALL=1 runs it")
 needs_envpool = pytest.mark.skipif(not catalog.is_installed(), reason="the extra envpool is not installed")
+needs_sb3 = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="the extra sb3 is not installed"
+)
 
 
 @functools.cache

@@ -65,3 +65,15 @@ def test_own_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     progress = np.arange(len(rates)) / len(rates)
     np.testing.assert_allclose(rates, np.minimum(progress / 0.1, (1 - progress) / 0.9), atol=1e-6)
     assert "ppo on CartPole-v1" in capsys.readouterr().out
+
+
+def test_cleanrl_ppo_ewma(capsys: pytest.CaptureFixture[str]) -> None:
+    """Learns, and rescales itself: a quarter of the environments, minibatches of a quarter."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = example("cleanrl_ppo_ewma")
+    returns = module.main(module.Args(total_timesteps=8_192))
+    assert np.mean(returns[-20:]) > 2 * np.mean(returns[:20])
+    assert module.main(module.Args(total_timesteps=1_024, num_envs=4))
+    said = capsys.readouterr().out
+    assert "16 environments: minibatches of 128, learning rate 0.0025, beta_prox 0.8889, advantage decay 0.0000" in said
+    assert "4 environments: minibatches of 32, learning rate 0.00125, beta_prox 0.9697, advantage decay 0.6000" in said

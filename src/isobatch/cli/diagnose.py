@@ -1,7 +1,8 @@
 """Measure the policy gradient of a run: variance, bias, correlation and noise at N environments x T steps.
 
 With a run directory its checkpoints are measured; without one a policy is trained first, with the flags of `train`.
-Results are kept in the run directory, and a diagnosis that was interrupted goes on where it stopped.
+Results are kept in the run directory, and a diagnosis that was interrupted goes on where it stopped. With --sb3 the
+policy is that of a model which Stable-Baselines3 saved.
 """
 
 from __future__ import annotations
@@ -35,6 +36,12 @@ def add_flags(parser: Parser) -> None:
         "run_dir", type=Path, nargs="?", metavar="RUN", help="directory of a run; without one, train first"
     )
     parser.add_argument(
+        "--sb3", type=Path, metavar="FILE", help="a saved model of Stable-Baselines3, with --env; it is unpickled"
+    )
+    parser.add_argument(
+        "--vecnormalize", type=Path, metavar="FILE", help="with --sb3: what VecNormalize.save wrote; it is unpickled"
+    )
+    parser.add_argument(
         "--checkpoint", default="newest", metavar="WHICH", help="newest, best, all, or iterations separated by commas"
     )
     parser.add_argument("--policy-seed", type=int, metavar="N", help="which of the run's seeds (default: the first)")
@@ -48,6 +55,12 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     options = LabOptions(**given(args, LabOptions))
+    if args.sb3 is not None:
+        return _run_sb3(args, options)
+    if args.vecnormalize is not None:
+        raise UsageError(
+            f"vecnormalize={str(args.vecnormalize)!r} is for a model of Stable-Baselines3: add --sb3 FILE."
+        )
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
     timeout = given(args, Options).get("env_timeout", Options.env_timeout)
@@ -70,6 +83,37 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for diagnosis in diagnoses:
         show(diagnosis)
+    console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
+    return 0
+
+
+def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
+    """Measure the policy of a model of Stable-Baselines3."""
+    if args.run_dir is not None:
+        raise UsageError(f"run_dir={str(args.run_dir)!r} and sb3={str(args.sb3)!r}: give one of them.")
+    changes = given_settings(args)
+    if "env" not in changes:
+        raise UsageError(f"env is missing: the model {str(args.sb3)!r} does not say it; give --env LunarLander-v3.")
+    env = changes.pop("env")
+    possible = (*CHANGEABLE, "env_kwargs", "vectorization")
+    for name in (*changes, *(option for option in given(args, Options) if option != "env_timeout")):
+        if name not in possible:
+            raise UsageError(f"{name} was fixed when the model was trained: use some of {', '.join(possible)}.")
+    try:
+        from isobatch.laboratory.sb3_source import diagnose_sb3
+    except ModuleNotFoundError as missing:
+        raise UsageError(f"sb3={str(args.sb3)!r} needs {missing.name}: pip install 'isobatch[sb3]'.") from None
+
+    out = args.out or args.sb3.with_name(f"{args.sb3.stem}-diagnosis")
+    timeout = given(args, Options).get("env_timeout", Options.env_timeout)
+    with console.progress_bar(args.quiet) as watch:
+        found = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)
+    pictures = found.draw(out)
+    if args.json:
+        measured = {"sb3": str(args.sb3), "env": env, "out": str(out), "checkpoints": [found.to_json()]}
+        console.print_json({**measured, "pictures": [str(path) for path in pictures]})
+        return 0
+    show(found)
     console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
     return 0
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from isobatch.laboratory.chains import Chains
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.per_sample import mean_gradient, vanilla
 from isobatch.laboratory.source import Source, draws, median_seconds
 from isobatch.learning.policy_phase import estimate_advantages
@@ -29,13 +30,23 @@ def samples_of(config: Config, segment: Segment) -> Samples:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (segment.obs, segment.action, advantage))
 
 
+def batch_gradient(policy: Policy | ForeignPolicy, samples: Samples) -> Float[Array, " P"] | np.ndarray:
+    return policy.gradient(samples) if isinstance(policy, ForeignPolicy) else _gradient(policy, samples)
+
+
 @jax.jit
-def batch_gradient(policy: Policy, samples: Samples) -> Float[Array, " P"]:
+def _gradient(policy: Policy, samples: Samples) -> Float[Array, " P"]:
     return mean_gradient(vanilla, policy, samples)
 
 
 def batch_products(
-    config: Config, policy: Policy, source: Source, num_envs: int, num_steps: int, batches: int, seed: int
+    config: Config,
+    policy: Policy | ForeignPolicy,
+    source: Source,
+    num_envs: int,
+    num_steps: int,
+    batches: int,
+    seed: int,
 ) -> Float[np.ndarray, "K K"]:
     """Inner products of the gradients of K independent batches."""
     segments = source.batches(num_envs, num_steps, draws(batches, seed))
@@ -55,25 +66,35 @@ def mean_over_batches(values: Sequence[float] | np.ndarray) -> Estimate:
     return estimate(lambda weights: unit_mean(array, weights), len(array), what="batches")
 
 
-def gradient_seconds(policy: Policy, chains: Chains, size: int) -> float:
+def gradient_seconds(policy: Policy | ForeignPolicy, chains: Chains, size: int) -> float:
     """Wall-clock time of the gradient of `size` samples."""
     where = jnp.arange(size) % (chains.length * chains.count)
     obs, action = (leaf.reshape(-1, *leaf.shape[2:])[where] for leaf in (chains.segment.obs, chains.segment.action))
     return median_seconds(lambda: batch_gradient(policy, (obs, action, jnp.ones(size))))
 
 
-@partial(jax.jit, static_argnums=0)
 def first_episodes(
-    config: Config, policy: Policy, segment: Segment
-) -> tuple[Float[Array, "E P"], Int[Array, " E"], Bool[Array, " E"]]:
+    config: Config, policy: Policy | ForeignPolicy, segment: Segment
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the first episode of each environment: the sum of its gradients, its length, and whether it has ended."""
-    steps = segment.reward.shape[0]
+    columns, lengths, ended = _first_columns(config, segment)
+    if isinstance(policy, ForeignPolicy):
+        sums = len(segment.reward) * policy.mean_gradients(*map(np.asarray, columns))
+    else:
+        sums = np.asarray(_column_sums(policy, columns))
+    return sums, np.asarray(lengths), np.asarray(ended)
+
+
+@partial(jax.jit, static_argnums=0)
+def _first_columns(config: Config, segment: Segment) -> tuple[Samples, Int[Array, " E"], Bool[Array, " E"]]:
+    """Samples [E, T, ...], with advantages of 0 behind the first episode; lengths, and whether it has ended."""
     done = segment.terminated | segment.truncated
     mine = jnp.cumsum(done, axis=0) - done == 0
     advantage = mine * estimate_advantages(config, segment, segment.reward, config.hypers)
-
-    def one(samples: Samples) -> Float[Array, " P"]:
-        return steps * mean_gradient(vanilla, policy, samples)
-
     columns = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), (segment.obs, segment.action, advantage))
-    return jax.lax.map(one, columns), jnp.sum(mine, axis=0), jnp.any(done, axis=0)
+    return columns, jnp.sum(mine, axis=0), jnp.any(done, axis=0)
+
+
+@jax.jit
+def _column_sums(policy: Policy, columns: Samples) -> Float[Array, "E P"]:
+    return jax.lax.map(lambda samples: len(samples[2]) * mean_gradient(vanilla, policy, samples), columns)

@@ -21,7 +21,6 @@ from jaxtyping import Array, Float, Int
 from isobatch.learning.advantages import gae
 from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.learning.state import TrainState
-from isobatch.networks.actor_critic import Policy
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 
@@ -54,9 +53,8 @@ def begins(time_limit: int, groups: int, count: int) -> Int[np.ndarray, " C"]:
     return time_limit + np.repeat(np.arange(groups) * time_limit // groups, count // groups)
 
 
-def chain_bytes(obs_bytes: int, policy: Policy, count: int, length: int) -> int:
+def chain_bytes(obs_bytes: int, parameters: int, count: int, length: int) -> int:
     """Memory at its highest: observations, a dozen numbers beside each, gradients of a window."""
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(policy))
     return count * length * (obs_bytes + 4 * 12) + 4 * 4 * count * parameters
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -125,43 +124,58 @@ def diagnose(
     run_dir = Path(run_dir)
     out = run_dir / "diagnosis" if out is None else Path(out)
     wanted = checkpoint_numbers(run_dir, checkpoints)
-    diagnoses, parts = [], len(options.chosen) * len(wanted)
-    name, reached = "", 0.0
-
-    def note(before: int, done: float) -> None:
-        nonlocal reached
-        reached = (before + done) / parts
-        watch(name, reached)
-
-    def tell(detail: str) -> None:
-        watch(f"{name}, {detail}", reached)
-
+    progress = Progress(watch)
+    diagnoses = []
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, tell)
-        sections: dict[str, Section] = {}
-        for place, section in enumerate(options.chosen):
-            before = i * len(options.chosen) + place
-            name = f"iteration {loaded.iteration}: {section}"
-            note(before, 0.0)
-            path = out / f"{loaded.iteration:09d}-{section}.json"
-            key, kind = key_of(subject, loaded.iteration, section), section_class(section)
-            result = load(path, key, kind)
-            if result is None:
-                try:
-                    measured = kind.measure(subject, partial(note, before))
-                except NotMeasurableError as error:
-                    if options.sections != "all":
-                        raise
-                    say(f"{section}: left out. {error}")
-                    continue
-                result = store(path, key, measured)
-            sections[section] = result
+        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell)
+        progress.part = (i / len(wanted), 1 / len(wanted))
+        sections = measure_sections(subject, loaded.iteration, out, progress, say)
         env_steps = loaded.iteration * loaded.config.geometry.iteration_batch
         title = f"{loaded.config.algo} on {loaded.config.env}"
         diagnoses.append(Diagnosis(loaded.iteration, env_steps, title, sections))
     watch("done", 1.0)
     return diagnoses
+
+
+class Progress:
+    """How far a diagnosis is, in words and as the part of everything that is done."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.part = (0.0, 1.0)  # where the checkpoint that is measured begins, and how much of everything it is
+        self.name, self._reached = "", 0.0
+
+    def note(self, done: float) -> None:
+        """So much of this checkpoint."""
+        self._reached = self.part[0] + done * self.part[1]
+        self._watch(self.name, self._reached)
+
+    def tell(self, detail: str) -> None:
+        self._watch(f"{self.name}, {detail}", self._reached)
+
+
+def measure_sections(subject: Subject, iteration: int, out: Path, progress: Progress, say: Say) -> dict[str, Section]:
+    """The sections that were asked for, measured or read from `out`; without those that this policy cannot have."""
+    options, sections = subject.options, dict[str, Section]()
+    for place, section in enumerate(options.chosen):
+        before, share = place / len(options.chosen), 1 / len(options.chosen)
+        progress.name = f"iteration {iteration}: {section}"
+        progress.note(before)
+        path = out / f"{iteration:09d}-{section}.json"
+        key, kind = key_of(subject, iteration, section), section_class(section)
+        result = load(path, key, kind)
+        if result is None:
+            try:
+                measured = kind.measure(subject, lambda done: progress.note(before + done * share))  # noqa: B023
+            except NotMeasurableError as error:
+                if options.sections != "all":
+                    raise
+                say(f"{section}: left out. {error}")
+                continue
+            result = store(path, key, measured)
+        sections[section] = result
+    return sections
 
 
 def subject_of(

@@ -6,12 +6,14 @@ environments play on; and nothing can be seen behind a time limit, where the val
 
 from __future__ import annotations
 
+import abc
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, 
 from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.host_rollout import replaced
-from isobatch.rollouts.player import PolicyPlayer
+from isobatch.rollouts.player import Played, PolicyPlayer
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import seen_dtype
 from isobatch.settings.config import Config
@@ -38,24 +40,36 @@ SILENCE = 10.0  # seconds between two words on how far a collection is
 PROCESSES = 16  # those that have a process each: so many, or as many as the run has
 
 
-@dataclass(frozen=True)
-class HostSource:
-    """`Source` of environments of Gymnasium and EnvPool."""
+class SegmentPlayer(Protocol):
+    """A policy at play in environments that run while the context is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def play(self) -> Played: ...
+
+    def segment(self, played: Played) -> Segment: ...
+
+
+class OutsideSource(abc.ABC):
+    """`Source` of environments of Gymnasium and EnvPool, whoever acts in them."""
 
     config: Config
     env: HostEnvironment
-    state: TrainState
-    env_timeout: float
-    tell: Callable[[str], None] = lambda detail: None  # how far a collection is, now and then
-    sets_clocks: bool = False
-    cheap_steps: int = 200_000
+    tell: Callable[[str], None]  # how far a collection is, now and then
+    sets_clocks = False
+    cheap_steps = 200_000
 
-    def __post_init__(self) -> None:
-        if self.config.staggered_resets:
-            raise UsageError(
-                f"staggered_resets=True sets the clock of an environment, and that of {self.config.env} cannot be "
-                "set: drop it."
-            )
+    @abc.abstractmethod
+    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> SegmentPlayer:
+        """The policy, for so many steps of so many environments at a time."""
+
+    @abc.abstractmethod
+    def _learned(self, reward: Array) -> Array:
+        """Rewards as the learner sees them."""
 
     @property
     def time_limit(self) -> int:
@@ -131,13 +145,8 @@ class HostSource:
                         self.tell(f"{which}, step {min(first + ROWS, last):,} of at most {last:,}")
         return columns
 
-    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> PolicyPlayer:
-        clip, size = self.config.hypers.obs_clip, (steps, num_envs)
-        networks, moments = self.state.networks, self.state.obs_moments
-        return PolicyPlayer(self.env, self.config.env, networks, moments, clip, size, key, self.env_timeout)
-
     def _as_learned(self, segment: Segment) -> Segment:
-        return replaced(segment, reward=scaled(self.config, self.state, segment.reward))
+        return replaced(segment, reward=self._learned(segment.reward))
 
     def _returns(self, columns: Columns) -> Float[Array, " C"]:
         """Discounted returns of the steps after a chain; the value function stands for what follows them."""
@@ -151,8 +160,34 @@ class HostSource:
             rest = jnp.where(terminated, 0.0, jnp.where(truncated, at_limit, later))
             return reward + gamma * rest, None
 
-        steps = (scaled(config, self.state, reward), terminated, truncated, at_limits)
+        steps = (self._learned(reward), terminated, truncated, at_limits)
         return jax.lax.scan(earlier, value[-1], steps, reverse=True)[0]
+
+
+@dataclass(frozen=True)
+class HostSource(OutsideSource):
+    """A policy of a run of this package."""
+
+    config: Config
+    env: HostEnvironment
+    state: TrainState
+    env_timeout: float
+    tell: Callable[[str], None] = lambda detail: None
+
+    def __post_init__(self) -> None:
+        if self.config.staggered_resets:
+            raise UsageError(
+                f"staggered_resets=True sets the clock of an environment, and that of {self.config.env} cannot be "
+                "set: drop it."
+            )
+
+    def _player(self, steps: int, num_envs: int, key: Key[Array, ""]) -> PolicyPlayer:
+        clip, size = self.config.hypers.obs_clip, (steps, num_envs)
+        networks, moments = self.state.networks, self.state.obs_moments
+        return PolicyPlayer(self.env, self.config.env, networks, moments, clip, size, key, self.env_timeout)
+
+    def _learned(self, reward: Array) -> Array:
+        return scaled(self.config, self.state, reward)
 
 
 class Columns:

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isobatch.laboratory.chains import Chains, true_advantages, window_advantages
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.per_sample import at_once, mean_gradient, vanilla
 from isobatch.networks.actor_critic import Policy
 from isobatch.settings.config import Config
@@ -44,7 +45,7 @@ class ChainProducts:
 
 
 def measure(
-    config: Config, policy: Policy, chains: Chains, variants: list[Variant],
+    config: Config, policy: Policy | ForeignPolicy, chains: Chains, variants: list[Variant],
     watch: Callable[[float], None] = lambda done: None,
 ) -> tuple[dict[Variant, ChainProducts], np.ndarray]:  # fmt: skip
     """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
@@ -69,11 +70,28 @@ def measure(
     return by_variant, _products(true)
 
 
-@partial(jax.jit, static_argnums=4)
+WindowProducts = tuple[Float[Array, "C C"], Float[Array, "C P"], Float[Array, "W C"]]
+
+
 def window_products(
-    policy: Policy, obs: Float[Array, "L C *S"], action: Array, advantage: Float[Array, "L C"], steps: int
-) -> tuple[Float[Array, "C C"], Float[Array, "C P"], Float[Array, "W C"]]:
+    policy: Policy | ForeignPolicy,
+    obs: Float[Array, "L C *S"],
+    action: Array,
+    advantage: Float[Array, "L C"],
+    steps: int,
+) -> WindowProducts:
     """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2."""
+    if isinstance(policy, ForeignPolicy):
+        found = policy.window_products(np.asarray(obs), np.asarray(action), np.asarray(advantage), steps)
+        products, total, squares = map(jnp.asarray, found)
+        return products, total, squares
+    return _window_products(policy, obs, action, advantage, steps)
+
+
+@partial(jax.jit, static_argnums=4)
+def _window_products(
+    policy: Policy, obs: Float[Array, "L C *S"], action: Array, advantage: Float[Array, "L C"], steps: int
+) -> WindowProducts:
     count, windows = obs.shape[1], obs.shape[0] // steps
     size = sum(leaf.size for leaf in jax.tree.leaves(policy))
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.files import replace_file
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.subject import Subject
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
@@ -81,7 +82,9 @@ def key_of(subject: Subject, iteration: int, section: str) -> SettingsByName:
 
 def fingerprint(subject: Subject) -> str:
     """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
-    leaves = jax.tree.leaves(subject.state.networks)
+    if isinstance(subject.trained, ForeignPolicy):
+        return subject.trained.fingerprint
+    leaves = jax.tree.leaves(subject.trained.networks)
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import jax
 import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.gradients.layout import Layout
 from isobatch.laboratory.batches import batch_products, samples_of
 from isobatch.laboratory.chains import Chains, chain_bytes, num_groups
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.inner_products import check_memory, compiled_gram
 from isobatch.laboratory.landscape import weights_of
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
@@ -34,12 +36,31 @@ class Subject:
 
     config: Config
     source: Source
-    state: TrainState
+    trained: TrainState | ForeignPolicy  # all that a run of this package has, or a policy of another one
     options: LabOptions
 
     @property
-    def policy(self) -> Policy:
-        return require_standard(self.state.networks, "a diagnosis").policy
+    def state(self) -> TrainState:
+        """For what needs more than a policy: networks, optimizer and moments."""
+        if isinstance(self.trained, ForeignPolicy):
+            raise NotMeasurableError(
+                f"It needs the optimizer of a run of isobatch, and of this {self.config.algo} only the policy is known."
+            )
+        return self.trained
+
+    @property
+    def policy(self) -> Policy | ForeignPolicy:
+        if isinstance(self.trained, ForeignPolicy):
+            return self.trained
+        return require_standard(self.trained.networks, "a diagnosis").policy
+
+    @property
+    def parameters(self) -> int:
+        """Of the policy."""
+        policy = self.policy
+        if isinstance(policy, ForeignPolicy):
+            return policy.size
+        return sum(leaf.size for leaf in jax.tree.leaves(policy))
 
     @property
     def own_geometry(self) -> tuple[int, int]:
@@ -60,7 +81,7 @@ class Subject:
         length = chain_length(self.geometries)
         groups = num_groups(self.source.time_limit, length)
         count = -(-max(self.options.chains, 2 * groups) // groups) * groups
-        need = chain_bytes(self.source.obs_bytes, self.policy, count, length)
+        need = chain_bytes(self.source.obs_bytes, self.parameters, count, length)
         check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
         return self.source.chains(count, length, self.options.measure_seed)
 
@@ -85,7 +106,11 @@ class Subject:
         config = self.config if lam is None else self.config.replace(gae_lambda=lam)
         n, t = self.batch_shape
         for segment in self.source.batches(n, t, draws(batches, self.options.measure_seed + 5)):
-            gram = compiled_gram(vanilla)(self.policy, samples_of(config, segment))
+            samples, policy = samples_of(config, segment), self.policy
+            if isinstance(policy, ForeignPolicy):
+                gram = policy.gram(samples)
+            else:
+                gram = np.asarray(compiled_gram(vanilla)(policy, samples))
             done = np.asarray(segment.terminated | segment.truncated)
             episode = np.cumsum(done, axis=0) - done + np.arange(n) * (t + 1)
-            yield np.asarray(gram, float), Layout.of(episode.ravel(), np.zeros(n * t, int))
+            yield gram.astype(float), Layout.of(episode.ravel(), np.zeros(n * t, int))

@@ -97,10 +97,10 @@ class Aggregations:
 
 def _episodes(subject: Subject, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
-    need = chain_bytes(subject.source.obs_bytes, subject.policy, count, horizon)
+    need = chain_bytes(subject.source.obs_bytes, subject.parameters, count, horizon)
     check_memory(need, f"{count} episodes of up to {horizon} steps", "chains, num_envs or horizon")
     segment = subject.source.episodes(count, horizon, subject.options.measure_seed + 4)
-    vectors, lengths, ended = (np.asarray(x) for x in first_episodes(subject.config, subject.policy, segment))
+    vectors, lengths, ended = first_episodes(subject.config, subject.policy, segment)
     if ended.sum() < FEWEST_EPISODES:
         limit = subject.source.known_limit
         most = f"up to {limit}, the time limit" if limit else "more"

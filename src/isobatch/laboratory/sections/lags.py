@@ -26,6 +26,7 @@ from jaxtyping import Array, Bool, Float
 
 from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.laboratory.chains import Chains, window_advantages
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.landscape import reset_together, squared_mean, window_products
 from isobatch.laboratory.per_sample import vanilla
@@ -168,7 +169,9 @@ class LagSums:
         return unit_mean(np.stack(parts, axis=1), weights) / unit_mean(self.everything, weights)[:, None]
 
 
-def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float, watch: Watch = lambda done: None) -> LagSums:
+def lag_sums(
+    config: Config, policy: Policy | ForeignPolicy, chains: Chains, lam: float, watch: Watch = lambda done: None
+) -> LagSums:
     """Sums over all pairs of samples of one chain, centered with the mean gradient of the other chains."""
     advantage = window_advantages(config, chains, chains.length, lam)
     obs, action, done = chains.segment.obs, chains.segment.action, chains.segment.terminated | chains.segment.truncated
@@ -188,13 +191,33 @@ def lag_sums(config: Config, policy: Policy, chains: Chains, lam: float, watch: 
     return LagSums(products, counts, everything, equal_times, means @ means.T, reset_together(chains))
 
 
-@jax.jit
+Sums = tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]
+
+
 def _chain_sums(
-    policy: Policy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: Float[Array, ""]
-) -> tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]:
+    policy: Policy | ForeignPolicy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: float
+) -> Sums:
     """Of one chain: products by lag, how many they are, and the sum of all products."""
+    if isinstance(policy, ForeignPolicy):
+        products, along = policy.gram(samples), policy.along(samples, np.asarray(mean))
+        return _sums_by_lag(jnp.asarray(products), jnp.asarray(along), done, level)
+    return _own_chain_sums(policy, samples, done, mean, level)
+
+
+@jax.jit
+def _own_chain_sums(
+    policy: Policy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: Float[Array, ""]
+) -> Sums:
     along = directional(vanilla, policy, samples, ravel_pytree(policy)[1](mean))
-    centered = gram(vanilla, policy, samples) - along[:, None] - along + level
+    return _sums_by_lag(gram(vanilla, policy, samples), along, done, level)
+
+
+@jax.jit
+def _sums_by_lag(
+    products: Float[Array, "L L"], along: Float[Array, " L"], done: Bool[Array, " L"], level: Float[Array, ""]
+) -> Sums:
+    """From g_i . g_j and g_i . mu, with |mu|^2."""
+    centered = products - along[:, None] - along + level
     trajectory = jnp.cumsum(done) - done
     same = trajectory[:, None] == trajectory
     return diagonal_sums(centered * same), diagonal_sums(same.astype(float)), jnp.sum(centered)
