@@ -89,10 +89,13 @@ def test_every_algorithm_has_a_page() -> None:
 
 
 def test_metrics_page_has_every_column_and_no_other() -> None:
-    """All kinds of metrics at once: an auxiliary phase, stale data, a value function."""
-    config = tiny("ppg-ewma", staleness=3, total_timesteps=32 * 15, noise_scale=True)
-    env = make_env(config.env)
-    start = initial_state(config, env, 0)
-    _, metrics, _ = jax.eval_shape(partial(iterate, config.static, env), start, config.hypers, jnp.int32(0))
+    """All kinds of metrics: an auxiliary phase, stale data, a value function, an early end; and whole episodes."""
+    metrics: set[str] = set()
+    everything = tiny("ppg-ewma", staleness=3, total_timesteps=32 * 15, noise_scale=True, stop_at_target_kl=True)
+    for config in (everything, tiny("reinforce")):
+        env = make_env(config.env)
+        start = initial_state(config, env, 0)
+        step = partial(iterate, config.static, env)
+        metrics |= set(jax.eval_shape(step, start, config.hypers, jnp.int32(0))[1])
     page, _ = (DOCS / "metrics.md").read_text().split("## Columns of timing.csv")
     assert set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE)) == set(columns_of((*metrics, *EPISODES)))
