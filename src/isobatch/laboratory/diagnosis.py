@@ -5,6 +5,7 @@ A diagnosis that was interrupted goes on where it stopped, and one that is repea
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.formatting import html_list, html_table
+from isobatch.laboratory.costs import Plan, plan
 from isobatch.laboratory.host_source import HostSource
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.options import LabOptions
@@ -91,6 +93,7 @@ def diagnose(
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
+    minutes: float | None = None,
 ) -> list[Diagnosis]:
     """Measure how noisy, biased and correlated the policy gradient of a run is: what `isobatch diagnose` does.
 
@@ -109,6 +112,8 @@ def diagnose(
         watch: is told what is measured and the part of everything that is done.
         say: gets sentences meant for a person.
         env_timeout: seconds that a step of an environment outside JAX may take.
+        minutes: say first what it will take, and measure less where that is longer than so many minutes, all
+            checkpoints together; 0: no limit, None: no estimate either.
 
     Returns:
         One diagnosis for each checkpoint.
@@ -139,6 +144,8 @@ def diagnose(
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
         subject = subject_of(loaded, options, policy_seed, changes, env_timeout, tell)
+        if minutes is not None:
+            subject = _planned(subject, loaded.iteration, minutes / len(wanted), out, say)
         sections: dict[str, Section] = {}
         for place, section in enumerate(options.chosen):
             before = i * len(options.chosen) + place
@@ -162,6 +169,17 @@ def diagnose(
         diagnoses.append(Diagnosis(loaded.iteration, env_steps, title, sections))
     watch("done", 1.0)
     return diagnoses
+
+
+def _planned(subject: Subject, iteration: int, minutes: float, out: Path, say: Say) -> Subject:
+    """With what there is time for. The plan is kept: a diagnosis that goes on keeps to it, however fast it is now."""
+    options, path = subject.options, out / f"{iteration:09d}-plan.json"
+    key = key_of(subject, iteration, "plan") | {"minutes": minutes, "sections": options.sections}
+    made = load(path, key, Plan)
+    if made is None:
+        made = store(path, key, plan(subject, minutes))
+        say(f"iteration {iteration}: {made.sentence(options, minutes, subject.own_geometry)}")
+    return dataclasses.replace(subject, options=made.options)
 
 
 def subject_of(
