@@ -261,13 +261,12 @@ class Geometries:
         right.plot(steps, times / unit, "o-", color=COLORS[3], markersize=4.5, linewidth=1.4)
         right.set(ylabel=name, title="Time to collect it, and one gradient")
         right.set_ylim(bottom=0)
-        names = dict(rotation=50, ha="right", rotation_mode="anchor", fontsize=TEXT_SIZE)
         for axes in (left, middle, right):
-            axes.set_xticks(steps, [row.name for row in self.rows], **names)
+            axes.set_xticks(steps, [row.name for row in self.rows], rotation=50, fontsize=TEXT_SIZE)
             axes.tick_params(axis="x", which="minor", bottom=False)
             axes.set_xlabel("environments x steps (bold: this run's)" if self.own else "environments x steps")
             for row, label in zip(self.rows, axes.get_xticklabels(), strict=True):
-                label.set_fontweight("bold" if row.own else "normal")
+                label.set(fontweight="bold" if row.own else "normal", ha="right", rotation_mode="anchor")
         note = dict(title=INTERVALS, title_fontsize=TEXT_SIZE)
         figure.legend(loc="outside lower center", ncols=5, fontsize=TEXT_SIZE, frameon=False, **note)
         plain_numbers(middle)
