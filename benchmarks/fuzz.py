@@ -32,8 +32,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 KILLS = Path(__file__).resolve().with_name("kills.py")
-SECONDS = 10.0  # that a case may take
-GRACE = 3  # times as many until a process that does not answer a signal is ended
+SECONDS = 10.0  # of the processor that a case may take
+PATIENCE = 60.0  # seconds of the clock, since others may use the processor too
+GRACE = 30.0  # more of them until a process that does not answer a signal is ended
 CODES = (0, 1, 2, 130)
 
 LINES = [
@@ -218,7 +219,7 @@ def _changed_bytes(content: bytes, draw: random.Random) -> bytes:
 def faults(case: Case, outcome: Outcome) -> Iterator[str]:
     """What is wrong with how a case ended."""
     if outcome.code == "hang":
-        yield f"hang: no end within {outcome.seconds:.0f} s"
+        yield f"hang: no end after {outcome.seconds:.0f} s"
         return
     if outcome.code not in CODES:
         yield f"exit code {outcome.code}"
@@ -272,6 +273,9 @@ class Hang(BaseException):
     pass
 
 
+TIMERS = ((signal.ITIMER_PROF, signal.SIGPROF, SECONDS), (signal.ITIMER_REAL, signal.SIGALRM, PATIENCE))
+
+
 def _run(main: Any, case: Case, folder: Path) -> Outcome:
     hung = False
 
@@ -285,9 +289,10 @@ def _run(main: Any, case: Case, folder: Path) -> Outcome:
         (folder / name).write_bytes(content)
     os.chdir(folder)
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=case.encoding, write_through=True) for _ in range(2)]
-    signal.signal(signal.SIGALRM, ring)
     begun = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    for timer, sent, seconds in TIMERS:
+        signal.signal(sent, ring)
+        signal.setitimer(timer, seconds)
     code: int | str
     try:
         with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
@@ -295,7 +300,8 @@ def _run(main: Any, case: Case, folder: Path) -> Outcome:
     except BaseException as error:
         code = f"{type(error).__name__} left the command: {error}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer, *_ in TIMERS:
+            signal.setitimer(timer, 0)
         os.chdir("/")
     out, err = (stream.buffer.getvalue().decode(errors="replace") for stream in streams)  # type: ignore[attr-defined]
     return Outcome("hang" if hung else code, out, err, time.monotonic() - begun)
@@ -350,8 +356,8 @@ def run_cases(cases: list[tuple[str, Case]], jobs: int) -> Iterator[tuple[str, C
                     continue
                 yield (*worker.case, outcome)
                 worker.case = None
-                patience[id(worker)] = GRACE * SECONDS
-                if not worker.process.is_alive() or outcome.seconds > GRACE * SECONDS:
+                patience[id(worker)] = PATIENCE + GRACE
+                if not worker.process.is_alive() or outcome.seconds > PATIENCE + GRACE:
                     worker.end()
                     workers[i] = Worker()
                     patience[id(workers[i])] = 120.0

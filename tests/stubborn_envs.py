@@ -17,6 +17,8 @@ class Stubborn(gymnasium.Env):
 
     def __init__(self, render_mode: str | None = None, deed: str | None = None) -> None:
         self.render_mode, self.deed, self.time = render_mode, deed, 0
+        if deed == "hang-make":
+            time.sleep(1000)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         super().reset(seed=seed)

@@ -26,7 +26,7 @@ SAYS = {
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isobatch.envs.closing.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("isobatch.envs.watchdog.CLOSE_SECONDS", 0.2)
 
 
 @pytest.mark.parametrize("deed", SAYS)
@@ -62,9 +62,21 @@ def test_training_ends_whatever_closing_does(deed: str, vectorization: str) -> N
     assert time.monotonic() - clock < 60
 
 
+def test_a_constructor_that_hangs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Of the first environment, which is only looked at; it leaves no run directory behind."""
+    monkeypatch.setattr("isobatch.envs.gymnasium_backend.START_SECONDS", 0.3)
+    assert main(["train", "--env", ENV, "--env-kwargs", "{deed: hang-make}"]) == 1
+    said = capsys.readouterr().err
+    assert said.endswith(" was not made within 0.3 seconds: see what its constructor waits for.\n")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [("--env-timeout 0", "env_timeout=0 is out of range"), ("--max-episode-steps 0", "max_episode_steps=0 must be")],
+    [
+        ("--env-timeout 0", "env_timeout=0 is out of range"),
+        ("--max-episode-steps 0", "max_episode_steps=0 must be"),
+        ("--seed 2147483648", "seed=2147483648 must be at most 2147483647."),
+    ],
 )
 def test_bad_limits(words: str, complaint: str, runs: Runs, capsys: pytest.CaptureFixture) -> None:
     for command in ("eval", "play"):

@@ -42,7 +42,7 @@ def test_window(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     ("words", "complaint"),
     [
         ("play RUN", "play needs a terminal, and standard output is none: use --window, or isobatch eval"),
-        ("play RUN --speed 0", "speed=0 is out of range: use a number above 0."),
+        ("play RUN --speed 0", "speed=0 is out of range: use a number above 0 and finite."),
         ("play RUN --speed fast", "speed='fast' is not valid: use a number."),
         ("play RUN --episodes 0", "episodes=0 must be at least 1."),
         ("play RUN --seed -1", "seed=-1 must be at least 0."),

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -119,9 +120,10 @@ def test_what_is_measured_is_kept_and_what_is_damaged_is_measured_again(
         monkeypatch.setattr(section_class(name), "measure", unmeasurable)
     assert as_json(diagnose(run_dir, LabOptions(**SMALL), "6,12")) == as_json(results)
     path = run_dir / "diagnosis" / "000000012-lags.json"
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(AssertionError, match="measured again"):
-        diagnose(run_dir, LabOptions(**SMALL), "12")
+    for damaged in (path.read_text()[:100], "[]", "{}", path.read_text().replace('"correlation"', '"relation"')):
+        path.write_text(damaged)
+        with pytest.raises(AssertionError, match="measured again"):
+            diagnose(run_dir, LabOptions(**SMALL), "12")
     monkeypatch.setattr(Lags, "measure", true)
     assert as_json(diagnose(run_dir, LabOptions(**SMALL), "12")) == as_json(results[1:])
     with pytest.raises(AssertionError, match="measured again"):
@@ -222,6 +224,14 @@ def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
     assert result.sentences()[-1].startswith("A minibatch of 1 adds")
     changed = diagnose(run, small, changes={"num_minibatches": 5})[0]
     assert [row.size for row in changed.get(Minibatches).rows if row.own] == [3]
+
+
+def test_how_to_go_on_is_quoted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Of a training that was interrupted before anything was measured."""
+    monkeypatch.setattr("isobatch.cli.diagnose.default_directory", lambda *_: Path("my runs/one"))
+    monkeypatch.setattr("isobatch.training.trainer.train", lambda *_, **__: SimpleNamespace(interrupted=True))
+    assert main(["diagnose", *flags(tiny())]) == 1
+    assert "isobatch train --resume 'my runs/one', then isobatch diagnose 'my runs/one'" in capsys.readouterr().err
 
 
 def test_no_episode_within_the_horizon(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from trained import as_if_trained, write_run
 from isobatch.cli.main import main
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
+from isobatch.envs.watchdog import Watched
 from isobatch.errors import RunError, UsageError
 from isobatch.gradients.variance import direct
 from isobatch.laboratory import host_source as outside
@@ -41,7 +42,6 @@ from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.sections.lags import lag_sums
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState, initial_state
-from isobatch.rollouts.watchdog import Watched
 from isobatch.settings.config import Config
 from isobatch.studies.claims import STUDIES
 from isobatch.studies.grid import Measurement, on_environments

@@ -6,8 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib import pyplot
 
+from isobatch.drawing import new_figure
 from isobatch.laboratory import LabOptions
 from isobatch.laboratory.results import from_json, to_json
 from isobatch.laboratory.sections import SECTIONS, section_class
@@ -17,6 +20,7 @@ from isobatch.laboratory.sections.geometries import Geometries, GeometryRow
 from isobatch.laboratory.sections.lags import LagCorrelation, Lags, VarianceShare
 from isobatch.laboratory.sections.lambdas import LambdaRow, Lambdas
 from isobatch.laboratory.sections.minibatches import Minibatches, MinibatchRow
+from isobatch.laboratory.sections.plotting import draw_points
 from isobatch.laboratory.sections.points import cell, times
 from isobatch.laboratory.sections.section import Section
 from isobatch.laboratory.sections.trust_region import EpochRow, TrustRegion
@@ -157,6 +161,19 @@ def test_what_cannot_be_seen_outside_jax_is_said() -> None:
     assert "stands in for what would follow the 1,200 time limits in the chains" in said
     assert "The time limit of 27,000 steps is long: chains and batches were begun 1,000 to 2,000 steps after" in said
     assert "No time limit is known: chains" in text(dataclasses.replace(outside, time_limit=0))
+
+
+@pytest.mark.parametrize("scale", ["log", "linear"])
+def test_an_interval_without_an_upper_end_is_an_arrow(scale: str) -> None:
+    """From its lower end, or from the value where the axis has no place for that; also where there is no value."""
+    figure, axes = new_figure()
+    axes.set(yscale=scale)
+    endless = [Estimate(900.0, 800.0, math.inf), Estimate(900.0, -5.0, math.inf), Estimate(math.nan, 7.0, math.inf)]
+    draw_points(axes, np.arange(1, 5), [sure(5.0), *endless], "o-", 0, "samples")
+    arrows = [(arrow.xy, arrow.xyann) for arrow in axes.texts]
+    assert arrows == [((2, 1), (2, 800.0)), ((3, 1), (3, 900.0 if scale == "log" else -5.0)), ((4, 1), (4, 7.0))]
+    assert axes.get_ylim()[0] < 7  # there is room for all of it
+    pyplot.close(figure)
 
 
 def test_time_buys_less_variance_but_not_less_bias() -> None:

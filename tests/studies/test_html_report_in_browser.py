@@ -324,6 +324,29 @@ def test_the_page_never_scrolls_sideways(page: Browser, width: int) -> None:
     )
 
 
+def test_on_a_narrow_screen_names_are_free_of_lines_and_tables_show_that_they_scroll(page: Browser) -> None:
+    """A strip without lines lies under each name, above the lines; a table that is cut off has a bar below it."""
+    page.size(400)
+    page.settle()
+    parts = page.run(
+        "[...document.querySelector('#scores-plot svg').children].map((e, i) => [e.getAttribute('class'), i, "
+        "e.getBBox().y, e.getBBox().y + e.getBBox().height])"
+    )
+    last_line = max(place for kind, place, *_ in parts if kind == "axis")
+    strips = [part for part in parts if part[0] == "row strip"]
+    names = [part for part in parts if part[0] == "name"]
+    assert len(strips) == len(names) == 9
+    for (_, over, top, bottom), (_, _, begin, end) in zip(strips, names, strict=True):
+        assert over > last_line
+        assert top <= begin < end <= bottom
+    bars = page.run(
+        "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        ".map(e => e.offsetHeight - e.clientHeight - 2)"
+    )
+    assert bars
+    assert set(bars) == {10}
+
+
 def test_dark_and_print(page: Browser) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     assert page.run(paper) == "rgb(255, 255, 255)"

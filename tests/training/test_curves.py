@@ -7,9 +7,10 @@ from typing import Any
 import matplotlib.figure
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from isobatch.cli.main import main
-from isobatch.training.curves import as_written, distinct_labels, marked_places
+from isobatch.training.curves import as_written, distinct_labels, learning_curves, places_of_lines
 
 pytestmark = pytest.mark.xdist_group("trainer")
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("trainer")
         (["x", "y"], [{"algo": "ppo", "gamma": 0.9}, {"algo": "ppo", "gamma": 0.5}], ["gamma=0.9", "gamma=0.5"]),
         (["a/run", "b/run"], [{"algo": "ppo", "seed": 0}] * 2, ["a/run", "b/run"]),
         (["a/run", "b/other"], [{"algo": "ppo", "seed": 0}] * 2, ["run", "other"]),
+        (["x", "y"], [dict.fromkeys(["env", *"abcd"], value) for value in ("A-v0", "B-v0")], ["A-v0", "B-v0"]),
         (["x", "y"], [dict.fromkeys("abcdef", value) for value in (1, 2)], ["x", "y"]),
         (
             ["x", "y", "z"],
@@ -56,14 +58,23 @@ def test_runs_of_one_name_are_two_curves(
 
 
 def test_few_lines_of_metrics_are_marked() -> None:
-    """One line at 100 steps stands at the last of x; of 3 lines each has its place; 31 are a curve."""
+    """One line at 100 steps stands at the last of x; of 3 lines each has its place, unless it has no value."""
     x = np.linspace(0, 100, 11)[1:]
 
     def table(*steps: float) -> dict[str, np.ndarray]:
         return {"env_steps": np.array(steps), "m": np.where(np.array(steps) == 50, np.nan, 1.0)}
 
-    assert marked_places(table(100), "m", x) == [9]
-    assert marked_places(table(15, 20, 50, 100), "m", x) == [1, 9]
-    assert marked_places(table(15, 40, 100), "m", x) == [1, 3, 9]
-    assert marked_places(table(*range(0, 66, 2)), "m", x) == []
-    assert marked_places(table(50), "m", x) == []
+    for steps, places in (((100,), [9]), ((15, 20, 50, 100), [1, 9]), ((15, 40, 100), [1, 3, 9]), ((50,), [])):
+        assert places_of_lines(table(*steps), "m", x).tolist() == places
+
+
+@pytest.mark.parametrize(("lines", "points", "marker"), [(30, 30, "o"), (48, 48, ""), (1000, 200, "")])
+def test_a_curve_has_no_steps_between_lines_of_metrics(
+    lines: int, points: int, marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many points as lines, where those are fewer than the places along the axis; marked if they are few."""
+    drawn = []
+    monkeypatch.setattr(Axes, "plot", lambda self, x, y, line, **style: drawn.append((len(x), style["marker"])))
+    table = {"env_steps": np.arange(1, lines + 1) * 10, "seed": np.zeros(lines), "m": np.arange(lines) * 1.0}
+    learning_curves({"run": table}, tmp_path / "curve.svg", "a run", "m")
+    assert drawn == [(points, marker)]

@@ -8,6 +8,7 @@ policy is that of a model which Stable-Baselines3 saved.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
-from isobatch.settings.parsing import SettingsByName
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 if TYPE_CHECKING:
     from isobatch.laboratory.diagnosis import Diagnosis
@@ -29,6 +30,8 @@ CHANGEABLE = (
     *("num_envs", "num_steps", "num_minibatches", "update_epochs", "minibatch_scheme", "staggered_resets"),
     *("gae_lambda", "learning_rate", "clip_eps", "kl_coef"),
 )
+DEFAULT_MINUTES = 4.0
+SIZES = ("chains", "batches", "direct", "geometries")  # that --time may reduce
 
 
 def add_flags(parser: Parser) -> None:
@@ -46,6 +49,12 @@ def add_flags(parser: Parser) -> None:
     )
     parser.add_argument("--policy-seed", type=int, metavar="N", help="which of the run's seeds (default: the first)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results are kept (default: RUN/diagnosis)")
+    parser.add_argument(
+        "--time",
+        metavar="MINUTES",
+        help="measure less where it would take longer; 0: no limit "
+        f"(default: {DEFAULT_MINUTES:g}, and no limit where one of --{', --'.join(SIZES)} is given)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     add_dataclass(parser, "what to measure, and how well", LabOptions)
@@ -54,7 +63,8 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    options = LabOptions(**given(args, LabOptions))
+    asked = given(args, LabOptions)
+    options, minutes = LabOptions(**asked), _minutes(args.time, asked)
     if args.sb3 is not None:
         return _run_sb3(args, options)
     if args.vecnormalize is not None:
@@ -70,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or run_dir / "diagnosis"
     with console.progress_bar(args.quiet) as watch:
         diagnoses = diagnose(
-            run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout
+            run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout, minutes
         )
     pictures = [path for diagnosis in diagnoses for path in diagnosis.draw(out)]
     if len(diagnoses) > 1 and "geometries" in diagnoses[0].sections:
@@ -118,6 +128,16 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
     return 0
 
 
+def _minutes(text: str | None, asked: SettingsByName) -> float:
+    """Of the flag; sizes that were asked for are kept."""
+    if text is None:
+        return 0.0 if asked.keys() & set(SIZES) else DEFAULT_MINUTES
+    minutes: float = parse_value("time", text, float)
+    if not 0 <= minutes < math.inf:
+        raise UsageError(f"time={text} is not valid: use minutes, or 0 for no limit.")
+    return minutes
+
+
 def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, SettingsByName]:
     """The run's settings, and those of them that the flags change for the measurement."""
     from isobatch.training.run_directory import RunDirectory
@@ -153,6 +173,7 @@ def _train(args: argparse.Namespace) -> Path:
     config, options = config_from(args), Options(**given(args, Options))
     run_dir = default_directory(config, options.seed)
     from isobatch.training.devices import use_cores
+    from isobatch.training.run_directory import RunDirectory
     from isobatch.training.trainer import train
 
     use_cores(options.num_seeds)
@@ -160,7 +181,8 @@ def _train(args: argparse.Namespace) -> Path:
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(config, run_dir=run_dir, watch=watch, say=console.say, **vars(options))
     if result.interrupted:
-        raise RunError(f"interrupted: isobatch train --resume --run-dir {run_dir}, then isobatch diagnose {run_dir}")
+        words = RunDirectory(run_dir).words
+        raise RunError(f"interrupted: isobatch train --resume {words}, then isobatch diagnose {words}")
     return run_dir
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, limits
 from isobatch.formatting import counted
-from isobatch.settings.fields import COUNT, COUNT_OR_0
+from isobatch.settings.fields import COUNT, SEED
 from isobatch.settings.parsing import parse_value
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     filmed, (timeout, longest) = parse_value("video_episodes", args.video_episodes, int), limits(args)
     COUNT.check("episodes", episodes)
     COUNT.check("video_episodes", filmed)
-    COUNT_OR_0.check("seed", seed)
+    SEED.check("seed", seed)
     from isobatch.policies.evaluation import evaluate, gap, held_out
     from isobatch.policies.returns import COLUMNS, Evaluation
     from isobatch.training.loading import load_run

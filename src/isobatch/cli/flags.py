@@ -158,8 +158,23 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
     """Complain about the first argument that nobody asked for."""
     if unknown:
         word = unknown[0].split("=")[0]
-        hint = near_matches(word, parser.flags()) or f". {parser.hint}"
-        raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint}")
+        ours = [flag for flag in called_elsewhere(word) if flag in parser.flags()]
+        hint = (
+            f"; what other libraries call so is set by {' and '.join(ours)} here."
+            if ours
+            else near_matches(word, parser.flags())
+        )
+        raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint or f'. {parser.hint}'}")
+
+
+def called_elsewhere(word: str) -> list[str]:
+    """The flags of what another library calls so: --lr, --n-envs."""
+    from isobatch.interop import LIBRARIES
+
+    name = word.removeprefix("--").replace("-", "_")
+    keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
+    found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
+    return ["--" + field.replace("_", "-") for field in dict.fromkeys(sum(found, ()))]
 
 
 def _shown(value: object) -> str:

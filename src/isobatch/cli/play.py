@@ -7,8 +7,7 @@ from pathlib import Path
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_limits, add_policy, limits
-from isobatch.errors import UsageError
-from isobatch.settings.fields import COUNT, COUNT_OR_0
+from isobatch.settings.fields import COUNT, POSITIVE, SEED
 from isobatch.settings.parsing import parse_value
 
 
@@ -32,9 +31,8 @@ def run(args: argparse.Namespace) -> int:
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
     speed, (timeout, longest) = parse_value("speed", args.speed, float), limits(args)
     COUNT.check("episodes", episodes)
-    COUNT_OR_0.check("seed", seed)
-    if not 0 < speed < float("inf"):
-        raise UsageError(f"speed={speed:g} is out of range: use a number above 0.")
+    SEED.check("seed", seed)
+    POSITIVE.check("speed", speed)
     from isobatch.policies.agent import Agent, learned_of
     from isobatch.rendering.open_scene import open_scene
     from isobatch.rendering.scenes import frames, watch

@@ -187,10 +187,8 @@ def show(result: Result) -> None:
     ]
     console.out.print()
     console.out.print(console.table("", ["seed", "final return"], rows))
-    console.out.print(
-        f"\n{result.env_steps:,} steps per seed, {result.steps_per_second:,.0f} steps/s in all, "
-        f"{result.compile_seconds:.1f} s to compile."
-    )
+    speed = f", {result.steps_per_second:,.0f} steps/s in all, {result.compile_seconds:.1f} s to compile"
+    console.out.print(f"\n{result.env_steps:,} steps per seed{speed if result.steps_per_second else ''}.")
     assert result.run_dir is not None  # the command keeps every run
     import numpy as np
 

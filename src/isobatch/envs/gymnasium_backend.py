@@ -13,12 +13,12 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-from isobatch.envs.closing import closed_in_time
 from isobatch.envs.guard import GuardError, Recipe, guarded, silent_logger
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep
 from isobatch.envs.host_spaces import Actions, Observations, batched
 from isobatch.envs.interface import Settings
-from isobatch.errors import UsageError, first_line
+from isobatch.envs.watchdog import START_SECONDS, HangError, Watched, closed_in_time
+from isobatch.errors import RunError, UsageError, first_line
 
 MODES = {
     "disabled": AutoresetMode.DISABLED,
@@ -39,7 +39,7 @@ class GymnasiumEnvironment(HostEnvironment):
         self.autoreset = settings.autoreset
         self.replays = self.autoreset == "disabled"
         self.constructor = constructor or partial(gymnasium.make, env_id, disable_env_checker=True)
-        one = self.make()
+        one = self._first()
         self._recipe = Recipe(partial(self.constructor, **self.kwargs), one.observation_space, one.action_space)
         self.observations = Observations(env_id, one.observation_space)
         self.actions = Actions(env_id, one.action_space, settings.rescale_actions)
@@ -47,6 +47,16 @@ class GymnasiumEnvironment(HostEnvironment):
         self.action_space = self.actions.space
         self.max_steps = int((one.spec.max_episode_steps if one.spec else None) or 0)
         closed_in_time(one.close)
+
+    def _first(self) -> gymnasium.Env:
+        """One to look at, unless it hangs over being made."""
+        try:
+            return Watched(lambda beat: self.make(), START_SECONDS).wait()
+        except HangError:
+            limit = f"{START_SECONDS:g} seconds"
+            raise RunError(
+                f"env={self.env_id!r} was not made within {limit}: see what its constructor waits for."
+            ) from None
 
     def make(self, **kwargs: object) -> gymnasium.Env:
         """One environment, or a sentence that says why there is none."""

@@ -5,6 +5,7 @@ A diagnosis that was interrupted goes on where it stopped, and one that is repea
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.formatting import html_list, html_table
+from isobatch.laboratory.costs import Plan, plan
 from isobatch.laboratory.host_source import HostSource
 from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.options import LabOptions
@@ -90,6 +92,7 @@ def diagnose(
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
+    minutes: float | None = None,
 ) -> list[Diagnosis]:
     """Measure how noisy, biased and correlated the policy gradient of a run is: what `isobatch diagnose` does.
 
@@ -108,6 +111,8 @@ def diagnose(
         watch: is told what is measured and the part of everything that is done.
         say: gets sentences meant for a person.
         env_timeout: seconds that a step of an environment outside JAX may take.
+        minutes: say first what it will take, and measure less where that is longer than so many minutes, all
+            checkpoints together; 0: no limit, None: no estimate either.
 
     Returns:
         One diagnosis for each checkpoint.
@@ -129,6 +134,8 @@ def diagnose(
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
         subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell)
+        if minutes is not None:
+            subject = _planned(subject, loaded.iteration, minutes / len(wanted), out, say)
         progress.part = (i / len(wanted), 1 / len(wanted))
         sections = measure_sections(subject, loaded.iteration, out, progress, say)
         env_steps = loaded.iteration * loaded.config.geometry.iteration_batch
@@ -176,6 +183,17 @@ def measure_sections(subject: Subject, iteration: int, out: Path, progress: Prog
             result = store(path, key, measured)
         sections[section] = result
     return sections
+
+
+def _planned(subject: Subject, iteration: int, minutes: float, out: Path, say: Say) -> Subject:
+    """With what there is time for. The plan is kept: a diagnosis that goes on keeps to it, however fast it is now."""
+    options, path = subject.options, out / f"{iteration:09d}-plan.json"
+    key = key_of(subject, iteration, "plan") | {"minutes": minutes, "sections": options.sections}
+    made = load(path, key, Plan)
+    if made is None:
+        made = store(path, key, plan(subject, minutes))
+        say(f"iteration {iteration}: {made.sentence(options, minutes, subject.own_geometry)}")
+    return dataclasses.replace(subject, options=made.options)
 
 
 def subject_of(

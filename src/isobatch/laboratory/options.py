@@ -37,6 +37,9 @@ class LabOptions:
         "Rounded up to two for each start time, where rollouts are shorter than the time limit.",
     ] = 128
     batches: Annotated[int, UNITS, "Independent batches for what is measured directly."] = 32
+    direct: Annotated[
+        int, COUNT_OR_0, "Geometries whose variance is also measured on whole batches, besides the run's; 0: none."
+    ] = 4
     horizon: Annotated[
         int,
         COUNT_OR_0,

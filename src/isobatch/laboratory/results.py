@@ -92,9 +92,9 @@ def load(path: Path, key: SettingsByName, kind: type[R]) -> R | None:
     """What a file holds, if it was measured with the same settings."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError):
+        return from_json(kind, content["result"]) if content["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # it is not there, or damaged
         return None
-    return from_json(kind, content["result"]) if content.get("key") == key else None
 
 
 def store(path: Path, key: SettingsByName, result: R) -> R:

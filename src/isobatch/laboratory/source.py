@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.interface import Environment
 from isobatch.laboratory.chains import Chains
 from isobatch.rollouts.segment import Segment
 
@@ -40,6 +42,9 @@ def draws(count: int, seed: int) -> Draw:
 
 class Source(Protocol):
     """One policy in its environment. Segments hold real steps only, with rewards as the learner sees them."""
+
+    @property
+    def env(self) -> Environment | HostEnvironment: ...
 
     @property
     def time_limit(self) -> int:

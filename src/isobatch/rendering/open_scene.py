@@ -8,18 +8,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from isobatch.envs.closing import closed_in_time
 from isobatch.envs.envpool_backend import EnvPoolEnvironment
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import as_played, environment_of
+from isobatch.envs.watchdog import START_SECONDS, HangError, Worker, closed_in_time
 from isobatch.errors import RunError, UsageError, first_line
 from isobatch.rendering.canvas import Size
 from isobatch.rendering.host_scenes import EnvPoolScene, GymnasiumScene
 from isobatch.rendering.jax_scenes import PAINTINGS, JaxScene
 from isobatch.rendering.scenes import Observation, Scene
-from isobatch.rollouts.collector import START_SECONDS
-from isobatch.rollouts.watchdog import HangError, Worker
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
+from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import cuts_evenly, divisors
 from isobatch.settings.parsing import parse_value
 
@@ -77,6 +78,8 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
             "give num_envs, num_steps or factor instead, or drop the rule."
         )
     num_envs, num_steps = target.sizes(config)
+    if max(num_envs, num_steps) > LARGEST_INDEX:
+        raise UsageError(f"{target.words} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
 
     def misfit(n: int, t: int) -> str:
         return _misfit(config, n, t, hold_minibatch=hold_minibatch)

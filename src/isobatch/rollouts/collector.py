@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from isobatch.envs.closing import closed_in_time
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
+from isobatch.envs.watchdog import START_SECONDS, HangError, Watched, closed_in_time
 from isobatch.errors import RunError, first_line
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.env_groups import EnvGroup, OwnEnvs, group_columns
@@ -25,11 +25,9 @@ from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
 from isobatch.rollouts.scan_steps import ScannedSteps
 from isobatch.rollouts.segment import EnvCarry
-from isobatch.rollouts.watchdog import HangError, Watched
 from isobatch.settings.config import Config
 
 T = TypeVar("T")
-START_SECONDS = 300.0  # that making the environments may take at least: processes import what they need
 Say = Callable[[str], None]
 Beat = Callable[[], None]
 

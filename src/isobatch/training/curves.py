@@ -14,7 +14,7 @@ from isobatch.errors import UsageError
 from isobatch.statistics.normalization import band
 from isobatch.training.metrics import RETURN, Table
 
-FEW = 30  # lines of metrics, which are marked in a picture
+FEW = 30  # lines of metrics, which are marked in a picture: a curve alone would promise more than it has
 POINTS = 200  # places along the x-axis at which curves are compared
 WIDTH, HEIGHT, LEFT, BOTTOM = 480, 180, 56, 22  # of an SVG, in pixels, and the room for the numbers at its axes
 
@@ -57,12 +57,12 @@ def learning_curves(
             raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
         x, curves = seed_curves(table, metric, window)
         measured = ~np.all(np.isnan(curves), axis=0)
-        marks = marked_places(table, metric, x)
-        if marks:
-            measured &= np.isin(np.arange(len(x)), marks)
+        places = places_of_lines(table, metric, x)
+        if len(places) <= POINTS // 2:  # else every place along the axis stands for one
+            measured &= np.isin(np.arange(len(x)), places)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        line, marker = "--" if name in dashed else "-", "o" if marks else ""
+        line, marker = "--" if name in dashed else "-", "o" if len(places) <= FEW else ""
         axes.plot(x, mean, line, marker=marker, markersize=4, color=color, label=as_written(name), linewidth=1.8)
         low, high = band(env if metric == RETURN else "", mean, std)
         axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
@@ -77,10 +77,10 @@ def learning_curves(
     save_figure(figure, path)
 
 
-def marked_places(table: Table, metric: str, x: np.ndarray) -> list[int]:
-    """Which places of `x` stand for lines of metrics, if those are few: a line alone would promise more than it has."""
+def places_of_lines(table: Table, metric: str, x: np.ndarray) -> np.ndarray:
+    """Which places of `x` stand for lines of metrics: with fewer lines than places there would be steps in between."""
     steps = np.unique(table["env_steps"][~np.isnan(table[metric])])
-    return np.unique(np.searchsorted(x, steps[steps <= x[-1]])).tolist() if 0 < len(steps) <= FEW else []
+    return np.unique(np.searchsorted(x, steps[steps <= x[-1]]))
 
 
 def as_written(text: str) -> str:
@@ -95,7 +95,7 @@ def distinct_labels(paths: Sequence[Path], settings: Sequence[Mapping[str, Any]]
         return [paths[0].absolute().name]
     names = list(dict.fromkeys(name for each in settings for name in each))
     differ = [name for name in names if len({str(each.get(name)) for each in settings}) > 1]
-    for chosen in (["algo"], differ):
+    for chosen in (["algo"], ["env"], ["algo", "env"], differ):
         labels = [
             ", ".join(str(each.get(n)) if n in ("algo", "env") else f"{n}={each.get(n)}" for n in chosen)
             for each in settings

@@ -35,7 +35,6 @@ from isobatch.statistics.bootstrap import Estimate, of_resamples
 if TYPE_CHECKING:
     from isobatch.laboratory.diagnosis import Diagnosis
 
-DIRECT_GEOMETRIES = 4  # whose variance is measured on whole batches, besides the run's own
 TERMS = ("individual", "within", "across")
 OVER_TRAINING = {
     "error": "mean squared error of the gradient",
@@ -246,7 +245,7 @@ class Geometries:
         for axes in (left, middle, right):  # the range first: of a single known point matplotlib makes none
             axes.set(xscale="log", xlim=(steps.min() / 1.3, steps.max() * 1.3))
         left.set(yscale="log", ylabel="squared length of gradients", title="Error at equal data")
-        middle.set(yscale="log", ylabel="independent samples", title="What the batch is worth")
+        middle.set(yscale="log", ylabel="effective samples", title="What the batch is worth")
         series = (("variance", 0, "o-"), ("squared_bias", 1, "s--"), ("error", 6, "D-"))
         for i, (name, color, style) in enumerate(series):
             estimates = [getattr(row, name) for row in self.rows]
@@ -255,20 +254,24 @@ class Geometries:
         if directly:
             x, variances = zip(*directly, strict=True)
             draw_points(left, np.array(x) * 1.12, variances, "^", 2, "variance, measured on whole batches")
-        draw_points(middle, steps, [row.effective_samples for row in self.rows], "o-", 0, "effective samples")
-        middle.axhline(self.budget, color="0.4", linestyle=":", linewidth=1.2, label="samples")
-        right.plot(steps, [1e3 * row.seconds_per_batch for row in self.rows], "o-", color=COLORS[3])
-        right.set(ylabel="milliseconds", title="Time to collect it, and one gradient")
+        draw_points(middle, steps, [row.effective_samples for row in self.rows], "o-", 5, "_nolegend_")
+        middle.axhline(self.budget, color="0.4", linestyle=":", linewidth=1.2, label="samples of the batch")
+        times = np.array([row.seconds_per_batch for row in self.rows])
+        unit, name = (1.0, "seconds") if times.max() >= 1 else (1e-3, "milliseconds")
+        right.plot(steps, times / unit, "o-", color=COLORS[3], markersize=4.5, linewidth=1.4)
+        right.set(ylabel=name, title="Time to collect it, and one gradient")
         right.set_ylim(bottom=0)
         for axes in (left, middle, right):
-            axes.set_xticks(steps, [row.name for row in self.rows], rotation=60, fontsize=TEXT_SIZE)
-            axes.minorticks_off()
-            axes.set_xlabel("environments x steps")
-        left.legend(fontsize=TEXT_SIZE, frameon=False, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.3))
-        middle.legend(fontsize=TEXT_SIZE, frameon=False, loc="lower right")
+            axes.set_xticks(steps, [row.name for row in self.rows], rotation=50, fontsize=TEXT_SIZE)
+            axes.tick_params(axis="x", which="minor", bottom=False)
+            axes.set_xlabel("environments x steps (bold: this run's)" if self.own else "environments x steps")
+            for row, label in zip(self.rows, axes.get_xticklabels(), strict=True):
+                label.set(fontweight="bold" if row.own else "normal", ha="right", rotation_mode="anchor")
+        note = dict(title=INTERVALS, title_fontsize=TEXT_SIZE)
+        figure.legend(loc="outside lower center", ncols=5, fontsize=TEXT_SIZE, frameon=False, **note)
         plain_numbers(middle)
         resets = "staggered resets" if self.staggered_resets else "environments reset together"
-        figure.suptitle(f"{title}: {self.budget:,} samples, {resets} ({INTERVALS})", fontsize=10)
+        figure.suptitle(f"{title}: batches of {self.budget:,} samples, {resets}", fontweight="bold")
         save_figure(figure, path)
 
 
@@ -283,7 +286,7 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
     points, others = arrangements[config.staggered_resets], arrangements[not config.staggered_resets]
     best = min(points, key=lambda point: point.error[0])
     own = next((p for p in points if (p.num_envs, p.num_steps) == subject.own_geometry), None)
-    directly = _worth_measuring(subject)
+    directly = worth_measuring(subject)
     gradient = gradient_seconds(subject.policy, subject.chains, subject.budget)
     for i, (point, other) in enumerate(zip(points, others, strict=True)):
         n, t = point.num_envs, point.num_steps
@@ -300,11 +303,13 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
         watch(0.6 + 0.4 * (i + 1) / len(points))
 
 
-def _worth_measuring(subject: Subject) -> list[tuple[int, int]]:
+def worth_measuring(subject: Subject) -> list[tuple[int, int]]:
     """The run's own geometry and some others that are spread over the list, where environments are started cheaply."""
+    if not subject.options.direct:
+        return []
     steps_per_env = subject.options.batches * 1.5 * subject.source.time_limit
     cheap = [g for g in subject.geometries if g[0] * steps_per_env <= subject.source.cheap_steps]
-    places = np.linspace(0, len(cheap) - 1, min(DIRECT_GEOMETRIES, len(cheap))).round().astype(int)
+    places = np.linspace(0, len(cheap) - 1, min(subject.options.direct, len(cheap))).round().astype(int)
     return [g for g in cheap if g == subject.own_geometry] + [cheap[i] for i in places]
 
 

@@ -35,6 +35,9 @@ function drawScores() {
   picture.append(...rows);
   axes(picture, box, { x, y: linear, xTicks: ticks(domain, box.width / 80), yTicks: [], xLabel, yLabel: "" });
   picture.append(svg("line", { class: "axis", x1: x(0), x2: x(0), y1: top, y2: top + box.height }));
+  const strip = (_, i) => svg("rect", { class: "row strip", x: 0, y: top + i * line, width, height: 20 });
+  const strips = narrow ? own.map(strip) : []; // no line of the grid goes through a name
+  picture.append(...strips);
   own.forEach((entry, i) => {
     const begin = top + i * line;
     if (i) picture.append(svg("line", { class: "grid", x1: 0, x2: width, y1: begin, y2: begin }));
@@ -63,7 +66,7 @@ function drawScores() {
   picture.addEventListener("pointermove", (event) => {
     const place = picture.getBoundingClientRect();
     const i = Math.floor((event.clientY - place.top - top) / line);
-    rows.forEach((row, j) => row.classList.toggle("active", i === j));
+    for (const each of [rows, strips]) each.forEach((row, j) => row.classList.toggle("active", i === j));
     const entry = own[i];
     if (!entry) return void (scoresCanvas.tip.hidden = true);
     const cells = kinds.map((kind) => {
@@ -76,7 +79,7 @@ function drawScores() {
   });
   picture.addEventListener("pointerleave", () => {
     scoresCanvas.tip.hidden = true;
-    rows.forEach((row) => row.classList.remove("active"));
+    [...rows, ...strips].forEach((row) => row.classList.remove("active"));
   });
 }
 

@@ -1,4 +1,4 @@
-"""Work in a thread that is given up when it shows no sign of life for too long."""
+"""Work in a thread that is given up when it shows no sign of life for too long; environments begin and end in one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 PATIENCE = 0.5  # seconds between two looks
+START_SECONDS = 300.0  # that making environments may take at least: processes import what they need
+CLOSE_SECONDS = 5.0  # that closing one may take
 T = TypeVar("T")
 
 
@@ -51,6 +53,17 @@ class Watched(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result[0]
+
+
+def closed_in_time(close: Callable[[], object]) -> bool:
+    """Close, whatever that raises; False if it hangs, and then it goes on hanging in a thread that holds up nobody."""
+    try:
+        Watched(lambda beat: close(), CLOSE_SECONDS).wait()
+    except HangError:
+        return False
+    except (Exception, SystemExit):
+        pass
+    return True
 
 
 class Worker:
