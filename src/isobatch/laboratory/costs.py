@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from isobatch.laboratory.batches import batch_gradient, few_batches
 from isobatch.laboratory.chains import horizon_of, num_groups
+from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.inner_products import compiled_gram
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
 from isobatch.laboratory.per_sample import vanilla
@@ -102,6 +103,7 @@ def _half(number: int, least: int) -> int:
 
 def timed(subject: Subject) -> Speeds:
     config, source, policy = subject.config, subject.source, subject.policy
+    assert not isinstance(policy, ForeignPolicy)  # whose sections are measured as they were asked for
     begin = time.perf_counter()
     obs = jnp.zeros((TIMED_SAMPLES, *source.env.obs_shape), seen_dtype(config, source.env))
     samples = (obs, policy(obs).sample(jax.random.key(0)), jnp.ones(TIMED_SAMPLES))
