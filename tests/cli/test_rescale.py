@@ -174,3 +174,10 @@ def test_settings_that_are_words_move_to_other_devices_too(capsys: pytest.Captur
     after = moved(preset("ppo-ewma", num_envs=8), 2, 1)
     assert (after.num_envs, after.advantage_norm) == (4, "ewma")
     assert "advantage_norm: iteration -> ewma (advantage-span)" in capsys.readouterr().err
+
+
+def test_more_devices_are_told_per_device_and_in_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rescale", "--env", "CartPole-v1", "--to-devices", "4"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "every device keeps 8 environments, so there are 32 in all" in out
+    assert "(2 a device) the batch and all else stays: --num-envs 8 --devices 4." in out

@@ -124,12 +124,28 @@ def run(args: argparse.Namespace) -> int:
     show_remarks("mind", doubtful)
     show_remarks("the learning rate follows the KL divergence" if _adapts(source) else "epochs end early", control)
     show_alternatives(others, args.keep)
+    show_remarks("per device, or in all", device_sentences(before, after, args.devices or 1, args.to_devices))
     show_remarks("what changes on the way to isobatch" if args.library == OURS else "converted", remarks)
     if answer:
         show_answer(answer)
     else:
         show_settings(after, text)
     return 0
+
+
+def device_sentences(before: Config, after: Config, devices_before: int, devices: int | None) -> list[str]:
+    """What more devices do to the batch, and how to keep it."""
+    if devices is None:
+        return []
+    each, kept = before.num_envs / devices_before, before.num_envs / devices
+    grown = f"every device keeps {rounded(each, 6)} environments, so there are {after.num_envs:,} in all"
+    keep = f"--num-envs {before.num_envs} --devices {devices}" if before.num_envs % devices == 0 else ""
+    return [
+        f"above, {grown}; isobatch counts all of them: --num-envs {after.num_envs} --devices {devices}.",
+        f"with {before.num_envs:,} in all as before ({rounded(kept, 6)} a device) the batch and all else stays"
+        + (f": {keep}." if keep else ", if that were a whole number: take a number of devices that divides it."),
+        "rsl_rl, Isaac Lab and RLlib count per device: with the same number there, more devices are the larger batch.",
+    ]
 
 
 def _control_sentences(source: LibrarySettings | None, before: Config, after: Config) -> list[str]:
