@@ -137,7 +137,7 @@ BAD = {
     "--seed -1": r"seed=-1 must be at least 0",
     "--num-seeds 0": r"num_seeds=0 must be at least 1",
     "--lr 1": r"unknown flag --lr; what other libraries call so is set by --learning-rate here\.",
-    "--normalize 1": r"set by --normalize-observations and --normalize-rewards here",
+    "--normalize 1": r"set by --normalize-observations and --normalize-rewards and",
     "--lerning-rate 1": r"unknown flag --lerning-rate; did you mean --learning-rate",
     "--resume": r"--resume needs a run to go on with: --resume RUN",
     "--resume --run-dir nowhere": r"run_dir='nowhere' holds no run",
