@@ -50,6 +50,8 @@ class PPOEWMA(PPO):
     :param importance_cap: largest ratio of the current to the behavior policy that a sample is weighted with.
     """
 
+    rollout_buffer: RolloutBuffer
+
     def __init__(
         self,
         *args: Any,
