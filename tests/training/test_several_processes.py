@@ -67,6 +67,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return request.param, run_dir
 
 
+@one_more_case
 def test_two_processes_are_one_with_two_devices(pair: tuple[str, Path], tmp_path: Path) -> None:
     env, run_dir = pair
     words = flags(tiny(env=env, **CONFIG))

@@ -1,6 +1,5 @@
 """One run on several devices: the same numbers, up to the rounding of sums, wherever its shards are."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from needs import one_more_case
 from tiny import tiny
 
 from isobatch.errors import UsageError
@@ -24,7 +24,6 @@ from isobatch.training.result import Result
 from isobatch.training.sharding import WHOLE, env_axes, on_one_device
 from isobatch.training.trainer import train
 
-EVERYTHING = bool(os.environ.get("ISOBATCH_TEST_ALL"))
 CASES: dict[str, dict[str, Any]] = {
     "ppo": {"normalize_observations": True, "normalize_rewards": True, "noise_scale": True},
     "ppo-ewma": {"staleness": 1, "advantage_norm": "minibatch"},
@@ -62,12 +61,15 @@ def assert_same(one: Result, other: Result) -> None:
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("algo", CASES if EVERYTHING else ["ppo", "ppg-ewma"])
+@pytest.mark.parametrize(
+    "algo", [name if name == "ppg-ewma" else pytest.param(name, marks=one_more_case) for name in CASES]
+)
 def test_the_numbers_do_not_depend_on_the_devices(algo: str) -> None:
     one, two = (train(sharded(algo), devices=devices) for devices in (1, 2))
     assert_same(one, two)
 
 
+@one_more_case
 @pytest.mark.usefixtures("exact")
 def test_seeds_and_shards_share_the_devices(tmp_path: Path) -> None:
     config = sharded("ppo", shards=2)
