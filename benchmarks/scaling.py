@@ -98,10 +98,9 @@ def efficiency(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     for name, words in LARGE.items():
         ratios, speeds = [], []
         for turn in range(args.rounds):
-            one = finished(f"train {words}", scratch / f"{name[:4]}{turn}one", cores="0")
-            two = finished(
-                f"launch --num-processes 2 --process-timeout 600 -- train {words}", scratch / f"{name[:4]}{turn}two"
-            )
+            place = scratch / f"{len(words)}-{turn}"  # no two are equally long
+            one = finished(f"train {words}", place / "one", cores="0")
+            two = finished(f"launch --num-processes 2 --process-timeout 600 -- train {words}", place / "two")
             speeds.append((one["steps_per_second"], two["steps_per_second"]))
             ratios.append(speeds[-1][1] / speeds[-1][0])
         ours = [f"{statistics.median(column):,.0f} steps/s" for column in zip(*speeds, strict=True)]

@@ -65,7 +65,7 @@ def assert_same(one: Result, other: Result) -> None:
     "algo", [name if name == "ppg-ewma" else pytest.param(name, marks=one_more_case) for name in CASES]
 )
 def test_the_numbers_do_not_depend_on_the_devices(algo: str) -> None:
-    one, two = (train(sharded(algo), devices=devices) for devices in (1, 2))
+    one, two = (train(sharded(algo, shards=2), devices=devices) for devices in (1, 2))  # both here, and one on each
     assert_same(one, two)
 
 

@@ -7,6 +7,9 @@ and every function here is then the identity: its program does not change.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import jax
@@ -21,9 +24,22 @@ SHARDED: Axes = (DEVICES, HERE)
 WHOLE: Axes = ()
 
 
+_one_here: ContextVar[bool] = ContextVar("_one_here", default=False)
+
+
+@contextmanager
+def one_on_each_device() -> Iterator[None]:
+    """While this is traced there is no axis of shards on a device: a convolution under a vmap of one is far slower."""
+    token = _one_here.set(True)
+    try:
+        yield
+    finally:
+        _one_here.reset(token)
+
+
 def axes_of(num_shards: int) -> Axes:
     """What a run of so many shards has to be reduced over."""
-    return SHARDED if num_shards > 1 else WHOLE
+    return WHOLE if num_shards == 1 else (DEVICES,) if _one_here.get() else SHARDED
 
 
 def total(value: Tree, across: Axes) -> Tree:
@@ -41,12 +57,14 @@ def mean(tree: Tree, across: Axes) -> Tree:
 
 def gathered(value: Float[Array, "..."]) -> Float[Array, "S ..."]:
     """The values of all shards along a new axis, in the order of the shards."""
-    both = jax.lax.all_gather(jax.lax.all_gather(value, HERE), DEVICES)
-    return both.reshape(-1, *value.shape)
+    here = value if _one_here.get() else jax.lax.all_gather(value, HERE)
+    return jax.lax.all_gather(here, DEVICES).reshape(-1, *value.shape)
 
 
 def index() -> Int[Array, ""]:
     """The number of this shard, where there are several."""
+    if _one_here.get():
+        return jax.lax.axis_index(DEVICES)
     return jax.lax.axis_index(DEVICES) * jax.lax.axis_size(HERE) + jax.lax.axis_index(HERE)
 
 

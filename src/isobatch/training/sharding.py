@@ -19,7 +19,7 @@ from jaxtyping import Array, PyTree
 
 from isobatch.errors import UsageError
 from isobatch.learning.state import TrainState
-from isobatch.networks.shards import DEVICES, HERE
+from isobatch.networks.shards import DEVICES, HERE, one_on_each_device
 from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import HostState, replaced
 from isobatch.rollouts.segment import EnvCarry
@@ -243,6 +243,13 @@ def over_shards(
     `ins` and `outs` are the axes of environments of its arguments and results: for each a tree like it, or WHOLE alone
     for what is common to all shards.
     """
+    if shards_here == 1:
+
+        def of_one(*args: PyTree) -> tuple[PyTree, ...]:
+            with one_on_each_device():
+                return function(*args)
+
+        return of_one
     mapped = jax.vmap(function, _for_vmap(ins), _for_vmap(outs), axis_name=HERE, axis_size=shards_here)
 
     def of_all(*args: PyTree) -> tuple[PyTree, ...]:
