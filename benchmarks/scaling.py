@@ -33,7 +33,7 @@ LARGE = {
     "--num-minibatches 4 --update-epochs 4 --hidden-sizes 256,256 --total-timesteps 524288",
     "IMPALA on images, minibatches of 1,024 (Breakout-MinAtar)": "--env Breakout-MinAtar --encoder impala "
     "--channels 16,32,32 --hidden-sizes 256 --num-envs 64 --num-steps 64 --num-minibatches 4 --update-epochs 2 "
-    "--total-timesteps 12288",
+    "--total-timesteps 40960",
     "MLP 2 x 64, minibatches of 256 (CartPole, as preset)": "--env CartPole-v1 --total-timesteps 102400",
 }
 

@@ -38,8 +38,8 @@ class Link:
 
 
 RUNS = (
-    Run("CartPole, MLP 2 x 64", 1024, 4, 4, 1 / 90_000, 9_155, 393, "laboratory, CartPole 8 x 128, first checkpoint"),
-    Run("MuJoCo, MLP 2 x 256", 2048, 32, 10, 1 / 9_000, 140_000, 3_781, "laboratory, Pendulum after 200,704 steps"),
+    Run("CartPole, MLP 2 x 64", 1024, 4, 4, 1 / 160_000, 9_155, 393, "laboratory, CartPole 8 x 128, first checkpoint"),
+    Run("MuJoCo, MLP 2 x 256", 2048, 32, 10, 1 / 17_000, 140_000, 3_781, "laboratory, Pendulum after 200,704 steps"),
     Run("Procgen, IMPALA on a GPU", 16_384, 8, 3, 1 / 20_000, 626_000, 32_768, "an assumption: not measured here"),
 )
 LINKS = (

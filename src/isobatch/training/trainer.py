@@ -117,8 +117,8 @@ def run(
         hypers = stack_hypers([config.hypers] * options.num_seeds)
         log_interval = options.line_iterations(config.num_iterations)
         program = program_for(config, states, hypers, log_interval, layout)
-        compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
         sharing = Sharing.of(config, layout, states, options.num_seeds)
+        compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
         keeper = Bookkeeper(config, options, program, recorder, watch, say, start, layout, sharing)
         steps = advances(
             program,
