@@ -29,7 +29,7 @@ _one_here: ContextVar[bool] = ContextVar("_one_here", default=False)
 
 @contextmanager
 def one_on_each_device() -> Iterator[None]:
-    """While this is traced there is no axis of shards on a device: a convolution under a vmap of one is far slower."""
+    """While this is traced there is no axis of shards on a device, and the program of a shard is not one of a batch."""
     token = _one_here.set(True)
     try:
         yield
