@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
             for library in libraries_of(text):
                 row = counts.setdefault(library.title, Counter())
                 row["files"] += 1
-                for entry in library.entries(text) or [None]:
+                for entry in library.form.entries(text) or [None]:
                     row["entries"] += 1
                     for result, trouble in checked(library, text, entry, algorithm(path)):
                         row[result] += 1
@@ -78,7 +78,7 @@ def libraries_of(text: str) -> list[Library]:
 
 def _has_entries(library: Library, text: str) -> bool:
     try:
-        return bool(library.entries(text))
+        return bool(library.form.entries(text))
     except UsageError:
         return False
 

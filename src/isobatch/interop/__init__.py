@@ -7,6 +7,7 @@ library.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from isobatch.errors import UsageError, unknown_name
@@ -24,7 +25,6 @@ from isobatch.interop import (
 )
 from isobatch.interop.detection import check_whose, refusal
 from isobatch.interop.library import Answer, Library, LibrarySettings, answer, from_settings, write
-from isobatch.interop.library import read as read_as
 
 MODULES = (stable_baselines3, cleanrl, rllib, torchrl, skrl, rsl_rl, rl_games, brax, pufferlib, ml_agents)
 LIBRARIES: dict[str, Library] = {module.LIBRARY.name: module.LIBRARY for module in MODULES}
@@ -50,11 +50,11 @@ def read(
     A text that looks like another library's is refused, with its name.
     """
     try:
-        settings, _ = library.parse(text, env)
+        settings, env = library.form.parse(text, env)
     except UsageError as error:
         raise refusal(library, text, LIBRARIES.values(), error) from None
     check_whose(library, settings, text, LIBRARIES.values())
-    return read_as(library, text, env=env, algo=algo, overrides=overrides)
+    return replace(from_settings(library, settings, env=env, algo=algo, overrides=overrides), source=text)
 
 
 __all__ = ["LIBRARIES", "Answer", "Library", "LibrarySettings", "answer", "from_settings", "library", "read", "write"]

@@ -29,9 +29,8 @@ from isobatch.interop.keys import (
     value_clip,
     whole,
 )
-from isobatch.interop.library import Library
-from isobatch.interop.python_or_yaml import PythonOrYaml
-from isobatch.interop.yaml_text import render_flat
+from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
@@ -122,22 +121,14 @@ def differences(config: Config) -> list[str]:
     ]
 
 
-FORM = PythonOrYaml(MARK)
 LIBRARY = Library(
     name="brax",
     title="Brax",
     batch_size="batch_size counts unrolls: the optimization batch is batch_size x unroll_length, and the rollout "
     "batch_size x num_minibatches x unroll_length",
     algorithms={"ppo": PPO},
-    fixed={
-        "ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8, obs_clip=INF)
-    },
-    parse=FORM.parse,
-    render=render_flat,
-    edit=FORM.edit,
-    excerpt=FORM.excerpt,
-    side_effects=FORM.side_effects,
-    entries=FORM.entries,
+    fixed={"ppo": {**CLIPPED_PPO, "obs_clip": INF}},
+    form=python_or_yaml(MARK),
     control=control,
     differences=differences,
     rounds_up=True,

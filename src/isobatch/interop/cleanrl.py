@@ -16,8 +16,9 @@ from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
+from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, as_is, choice, environment, number, one_clip, stop_at, whole
-from isobatch.interop.library import Library
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.parsing import parse_value
 
 COMMAND = "command"
@@ -180,9 +181,7 @@ LIBRARY = Library(
     title="CleanRL",
     batch_size="batch_size (in its logs) is the rollout num_envs x num_steps; minibatch_size is the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-5)},
-    parse=parse,
-    render=render,
-    edit=edit,
+    fixed={"ppo": {**CLIPPED_PPO, "optimizer_eps": 1e-5}},
+    form=Form(parse, render, edit),
     control=control,
 )

@@ -28,8 +28,8 @@ def likely_library(text: str, libraries: Iterable[Library]) -> tuple[Library, in
     found = []
     for library in libraries:
         try:
-            some: list[str | None] = [*library.entries(text)[:LOOKED_AT]] or [None]
-            known = max(names_known(library, library.parse(text, entry)[0]) for entry in some)
+            some: list[str | None] = [*library.form.entries(text)[:LOOKED_AT]] or [None]
+            known = max(names_known(library, library.form.parse(text, entry)[0]) for entry in some)
         except UsageError:
             continue
         found.append((library, known))

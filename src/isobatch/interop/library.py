@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
+from isobatch.interop.form import FLAT_YAML, Form, Settings
 from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put, tidy
 from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
 
-Settings = dict[str, Any]
+# What PPO is wherever nothing else is said; PyTorch's epsilon.
+CLIPPED_PPO: Mapping[str, Any] = dict(
+    objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8
+)
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,8 @@ class Library:
     """Its settings for each algorithm, in an order in which they can be read one after the other."""
     fixed: Mapping[str, Mapping[str, Any]]
     """Our settings that it always has, for each algorithm."""
-    parse: Callable[[str, str | None], tuple[Settings, str | None]]
-    """Text and environment -> its settings, and the environment that they are for."""
-    render: Callable[[Mapping[str, Any], str | None], str]
-    """Settings and environment -> text, the inverse of `parse`."""
-    edit: Callable[[str, Mapping[str, Any], str | None], str]
-    """Text, settings and environment -> the text with these settings; what they do not change stays as it is."""
-    excerpt: Callable[[str, str | None], str] = lambda text, env: text
-    """Text and environment -> the part of the text that is about the environment."""
-    side_effects: Callable[[str, str, str | None], list[str]] = lambda before, after, env: []
-    """Text before and after, and environment -> other environments in it whose settings changed too."""
-    entries: Callable[[str], list[str]] = lambda text: []
-    """Text -> the environments (or behaviors, or classes) that it has settings for, if it names them."""
+    form: Form = FLAT_YAML
+    """How its files are read and changed."""
     control: Callable[[Callable[[str], Any]], KlControl | None] = lambda raw: None
     """Its settings by name -> what steers by the KL divergence, if anything does."""
     remarks: Callable[[Callable[[str], Any]], list[str]] = lambda raw: []
@@ -115,22 +109,8 @@ class LibrarySettings:
         """The text that they were read from, with the settings of `after`."""
         settings = self.write(after)
         if self.source is None:
-            return self.library.render(settings, self.env)
-        return self.library.edit(self.source, settings, self.env)
-
-
-def read(
-    library: Library,
-    text: str,
-    *,
-    env: str | None = None,
-    algo: str = "ppo",
-    overrides: Mapping[str, Any] | None = None,
-) -> LibrarySettings:
-    """Hyperparameters in the library's own words; `overrides` are settings of ours that win over them."""
-    settings, env = library.parse(text, env)
-    there = from_settings(library, settings, env=env, algo=algo, overrides=overrides)
-    return replace(there, source=text)
+            return self.library.form.render(settings, self.env)
+        return self.library.form.edit(self.source, settings, self.env)
 
 
 def from_settings(
@@ -216,12 +196,12 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
         algo, env, kept = source.algo, source.env, source.kept
         settings, text = source.write(after), source.text(after)
         if source.source is not None:
-            also_changed = library.side_effects(source.source, text, env)
+            also_changed = library.form.side_effects(source.source, text, env)
     else:
         algo, env = after.algo if after.algo in library.algorithms else "ppo", bare_name(after.env)
         left_behind = source.kept if source else []
         settings = write(library, algo, after)
-        text = library.render(settings, env)
+        text = library.form.render(settings, env)
     keys, ours = library.algorithms[algo], after.to_dict()
     not_in_file = [key for key in keys if key.is_outside(_raw(keys, settings, key.names[0]))]
     outside = {field: ours[field] for key in not_in_file for field in key.fields}
@@ -233,7 +213,7 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
         library=library,
         settings=settings,
         text=text,
-        excerpt=library.excerpt(text, env),
+        excerpt=library.form.excerpt(text, env),
         kept=kept,
         left_behind=left_behind,
         unsaid=missing,

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from isobatch.errors import UsageError, near_matches
+from isobatch.interop.form import Form
 from isobatch.interop.keys import REQUIRED, Key, Known, as_is, find, get, key, leaves, number, one_clip, put, whole
-from isobatch.interop.library import Library
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
@@ -210,22 +211,15 @@ LIBRARY = Library(
     batch_size="batch_size is the optimization batch; buffer_size, of all agents together, is the rollout",
     algorithms={"ppo": PPO},
     fixed={
-        "ppo": dict(
-            objective="clip",
-            proximal_policy="behavior",
-            advantage_norm="iteration",
-            optimizer="adam",
-            optimizer_eps=1e-8,
-            clip_value_loss=True,
-            vf_coef=1.0,
-            max_grad_norm=INF,
-        )
+        "ppo": {
+            **CLIPPED_PPO,
+            "advantage_norm": "iteration",
+            "clip_value_loss": True,
+            "vf_coef": 1.0,
+            "max_grad_norm": INF,
+        }
     },
-    parse=parse,
-    render=render,
-    edit=edit,
-    excerpt=lambda text, env: entry_text(text, "behaviors", str(env)),
-    entries=entries,
+    form=Form(parse, render, edit, lambda text, env: entry_text(text, "behaviors", str(env)), entries=entries),
     remarks=remarks,
     rounds_up=True,
 )

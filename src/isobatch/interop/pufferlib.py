@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from isobatch.errors import UsageError
+from isobatch.interop.form import Form
 from isobatch.interop.ini_text import edit, parse, render
 from isobatch.interop.keys import Key, Known, as_is, choice, key, number, value_clip, whole
 from isobatch.interop.library import Library
@@ -198,9 +199,7 @@ LIBRARY = Library(
     batch_size="batch_size (auto: agents x bptt_horizon) is the rollout, minibatch_size the optimization batch",
     algorithms={"ppo": PPO},
     fixed={"ppo": dict(objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam")},
-    parse=parse,
-    render=render,
-    edit=edit,
+    form=Form(parse, render, edit),
     remarks=remarks,
     differences=differences,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from isobatch.interop.form import Form, Settings
 from isobatch.interop.python_text import edit as edit_python
 from isobatch.interop.python_text import entries as python_entries
 from isobatch.interop.python_text import excerpt as python_excerpt
@@ -14,29 +14,25 @@ from isobatch.interop.python_text import side_effects as python_side_effects
 from isobatch.interop.yaml_text import edit_flat, parse_flat
 
 
-@dataclass(frozen=True)
-class PythonOrYaml:
-    """What `Library` asks of a text, for either form; `mark` is a setting that every class or function of it has."""
+def python_or_yaml(mark: str) -> Form:
+    """Either form; `mark` is a setting that every class or function of a Python text has."""
 
-    mark: str
-
-    def parse(self, text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+    def parse(text: str, env: str | None) -> tuple[Settings, str | None]:
         """A YAML or JSON text, or the class or function of that name in a Python text."""
         if not is_python(text):
             return parse_flat(text, env)
-        found, name = find_settings(text, self.mark, env)
+        found, name = find_settings(text, mark, env)
         return found.plain(), name
 
-    def entries(self, text: str) -> list[str]:
-        return python_entries(text, self.mark) if is_python(text) else []
+    def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+        return edit_python(text, mark, settings, env) if is_python(text) else edit_flat(text, settings, env)
 
-    def edit(self, text: str, settings: Mapping[str, Any], env: str | None) -> str:
-        if is_python(text):
-            return edit_python(text, self.mark, settings, env)
-        return edit_flat(text, settings, env)
-
-    def excerpt(self, text: str, env: str | None) -> str:
-        return python_excerpt(text, self.mark, env) if is_python(text) else text
-
-    def side_effects(self, before: str, after: str, env: str | None) -> list[str]:
-        return python_side_effects(before, after, self.mark, env) if is_python(before) else []
+    return Form(
+        parse=parse,
+        edit=edit,
+        excerpt=lambda text, env: python_excerpt(text, mark, env) if is_python(text) else text,
+        side_effects=lambda before, after, env: (
+            python_side_effects(before, after, mark, env) if is_python(before) else []
+        ),
+        entries=lambda text: python_entries(text, mark) if is_python(text) else [],
+    )

@@ -31,8 +31,7 @@ from isobatch.interop.keys import (
     one_clip,
     whole,
 )
-from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
@@ -196,12 +195,7 @@ LIBRARY = Library(
     title="rl_games",
     batch_size="minibatch_size is the optimization batch; num_actors x horizon_length is the rollout",
     algorithms={"ppo": PPO},
-    fixed={
-        "ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8, obs_clip=5.0)
-    },
-    parse=parse_flat,
-    render=render_flat,
-    edit=edit_flat,
+    fixed={"ppo": {**CLIPPED_PPO, "obs_clip": 5.0}},
     control=control,
     differences=differences,
 )

@@ -28,8 +28,7 @@ from isobatch.interop.keys import (
     rollout,
     whole,
 )
-from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import parse_value
 
@@ -77,22 +76,11 @@ PPO = (
     bound("grad_clip", "max_grad_norm", None),
 )
 
+ANY_LENGTH = 10**12  # its settings do not say how long to train, so any batch has to fit
 LIBRARY = Library(
     name="rllib",
     title="RLlib",
     batch_size="train_batch_size_per_learner (x learners) is the rollout, minibatch_size the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={
-        "ppo": dict(
-            objective="clip",
-            proximal_policy="behavior",
-            advantage_norm="iteration",
-            optimizer="adam",
-            optimizer_eps=1e-8,
-            total_timesteps=10**12,  # its settings do not say how long to train, so any batch has to fit
-        )
-    },
-    parse=parse_flat,
-    render=render_flat,
-    edit=edit_flat,
+    fixed={"ppo": {**CLIPPED_PPO, "advantage_norm": "iteration", "total_timesteps": ANY_LENGTH}},
 )

@@ -31,8 +31,7 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import Library
-from isobatch.interop.python_or_yaml import PythonOrYaml
-from isobatch.interop.yaml_text import render_flat
+from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import parse_value
@@ -102,7 +101,6 @@ def differences(config: Config) -> list[str]:
     ]
 
 
-FORM = PythonOrYaml("algorithm.num_mini_batches")  # which a runner of distillation does not have
 LIBRARY = Library(
     name="rsl-rl",
     title="rsl_rl",
@@ -110,12 +108,7 @@ LIBRARY = Library(
     "num_mini_batches",
     algorithms={"ppo": PPO},
     fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer_eps=1e-8, obs_clip=INF)},
-    parse=FORM.parse,
-    render=render_flat,
-    edit=FORM.edit,
-    excerpt=FORM.excerpt,
-    side_effects=FORM.side_effects,
-    entries=FORM.entries,
+    form=python_or_yaml("algorithm.num_mini_batches"),  # which a runner of distillation does not have
     control=control,
     differences=differences,
 )

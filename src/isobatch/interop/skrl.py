@@ -16,8 +16,7 @@ from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.interop.keys import OUTSIDE, Key, adaptive, bound, iterations, key, number, stop_at, value_clip, whole
-from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.parsing import parse_value
 
 
@@ -77,18 +76,6 @@ LIBRARY = Library(
     title="skrl",
     batch_size="mini_batches is a count: the optimization batch is rollouts x environments / mini_batches",
     algorithms={"ppo": PPO},
-    fixed={
-        "ppo": dict(
-            objective="clip",
-            proximal_policy="behavior",
-            advantage_norm="iteration",
-            optimizer="adam",
-            optimizer_eps=1e-8,
-            obs_clip=5.0,
-        )
-    },
-    parse=parse_flat,
-    render=render_flat,
-    edit=edit_flat,
+    fixed={"ppo": {**CLIPPED_PPO, "advantage_norm": "iteration", "obs_clip": 5.0}},
     control=control,
 )

@@ -19,8 +19,9 @@ from typing import Any
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
 from isobatch.formatting import rounded
+from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, choice, key, minibatch_size, number, stop_at, tidy, whole
-from isobatch.interop.library import Library
+from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
@@ -285,15 +286,10 @@ LIBRARY = Library(
     batch_size="batch_size is the minibatch of a gradient step (optimization batch); n_envs x n_steps is the rollout",
     algorithms={"ppo": PPO, "a2c": A2C},
     fixed={
-        "ppo": dict(objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-5),
+        "ppo": {**CLIPPED_PPO, "optimizer_eps": 1e-5},
         "a2c": dict(objective="policy-gradient", num_minibatches=1, update_epochs=1),
     },
-    parse=parse,
-    render=render,
-    edit=edit,
-    excerpt=excerpt,
-    side_effects=side_effects,
-    entries=entries,
+    form=Form(parse, render, edit, excerpt, side_effects, entries),
     control=control,
     differences=differences,
     rounds_up=True,

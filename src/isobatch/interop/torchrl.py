@@ -32,7 +32,6 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import Library
-from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import parse_value
 
@@ -122,7 +121,4 @@ LIBRARY = Library(
     batch_size="collector.frames_per_batch is the rollout; loss.mini_batch_size is the optimization batch",
     algorithms={"ppo": PPO},
     fixed={"ppo": dict(objective="clip", advantage_norm="minibatch", optimizer="adam")},
-    parse=parse_flat,
-    render=render_flat,
-    edit=edit_flat,
 )
