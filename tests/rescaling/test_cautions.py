@@ -21,7 +21,7 @@ def warned(result: Rescaled, *words: str) -> bool:
         (dict(), dict(factor=4, critical_batch=8192), ["8,192", "near", "critical batch size"]),
         (dict(), dict(factor=4, critical_batch=5000), ["above", "critical batch size", "0.53 times"]),
         (dict(), dict(factor=0.5), ["critical_batch", "not given"]),
-        (dict(proximal_policy="behavior"), dict(factor=4), ["65,536", "16,384", "beta_prox=0.969697"]),
+        (dict(proximal_policy="behavior"), dict(factor=4), ["65,536", "16,384", "beta_prox=0.933333"]),
         (dict(advantage_norm="minibatch"), dict(factor=4), ["2,048", "8,192", "advantage_norm=iteration"]),
         (dict(gamma=0.9, gae_lambda=0.5), dict(num_steps=64), ["256 -> 64", "1.82 steps", "gae_lambda"]),
         (dict(), dict(factor=1 / 16, use=["malladi"]), ["malladi", "beta1 breaks above 10", "16-fold"]),

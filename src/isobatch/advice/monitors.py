@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from isobatch.advice.findings import Conflict, Finding, Suggestion, made
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 from isobatch.settings.config import Config
+from isobatch.settings.geometry import beta_of_rollout
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,12 +71,11 @@ def _quantile(share: float) -> float:
 
 
 def _older(config: Config, times: int) -> tuple[Suggestion, ...]:
-    """A proximal policy that is so many times older: by its EWMA, or by one of the iteration's length."""
+    """A proximal policy that is so many times older: by its EWMA, or by one as old as the rollout's policy is now."""
     if config.proximal_policy == "ewma":
         beta = config.hypers.beta_prox
         return (Suggestion("beta_prox", beta, center_of_mass_times(beta, times)),)
-    steps = config.geometry.gradient_steps
-    beta = center_of_mass_times(steps / (1 + steps), times)
+    beta = center_of_mass_times(beta_of_rollout(config.geometry.gradient_steps), times)
     return (
         Suggestion("proximal_policy", config.proximal_policy, "ewma"),
         Suggestion("beta_prox", config.hypers.beta_prox, beta),

@@ -13,6 +13,7 @@ from isobatch.formatting import counted, rounded
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY as SB3
 from isobatch.settings.config import Config
+from isobatch.settings.geometry import beta_of_rollout
 from isobatch.settings.parsing import parse_value
 
 ENDLESS = 10**12
@@ -65,15 +66,11 @@ def _controlled(control: KlControl | None) -> list[str]:
 
 
 def as_algorithm(config: Config, algo: str) -> Converted:
-    """PPO's settings as PPO-EWMA's: an average in place of the policy that collected the data, equally old.
-
-    That one is 0 gradient steps old at the first of the K steps that a rollout is used for and K - 1 at the last, so
-    (K - 1)/2 in the mean, and beta/(1 - beta) = (K - 1)/2 at beta = (K - 1)/(K + 1).
-    """
+    """PPO's settings as PPO-EWMA's: an average in place of the policy that collected the data, equally old."""
     if algo != "ppo-ewma" or config.objective != "clip":
         raise UsageError(f"algo={algo!r} cannot be made of settings of {config.algo}: use ppo-ewma on those of PPO.")
     steps = config.geometry.gradient_steps
-    beta = (steps - 1) / (steps + 1)
+    beta = beta_of_rollout(steps)
     after = config.replace(algo=algo, proximal_policy="ewma", beta_prox=beta)
     age = after.geometry.proximal_age(beta)
     remarks = [

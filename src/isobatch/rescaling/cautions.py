@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from isobatch.formatting import rounded
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
 from isobatch.settings.config import Config
-from isobatch.settings.geometry import span
+from isobatch.settings.geometry import beta_of_rollout, span
 
 FEW_ITERATIONS = 50
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
@@ -55,11 +55,11 @@ def proximal_age_changes(before: Config, after: Config) -> str:
     if old.iteration_batch == new.iteration_batch:
         return ""
     ratio = old.optimization_batch / new.optimization_batch
-    beta = center_of_mass_times(old.gradient_steps / (1 + old.gradient_steps), ratio)
+    beta = center_of_mass_times(beta_of_rollout(old.gradient_steps), ratio)
     return (
         f"proximal_policy={before.proximal_policy}: its age follows the iteration batch ({old.iteration_batch:,} -> "
         f"{new.iteration_batch:,} steps), so clipping or KL penalty will act otherwise and no rule can undo it. Use "
-        f"proximal_policy=ewma, here with beta_prox={beta:.6g} (one iteration of the old size)."
+        f"proximal_policy=ewma, here with beta_prox={beta:.6g} (as old as it was)."
     )
 
 

@@ -12,7 +12,7 @@ from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
-from isobatch.settings.geometry import divisors
+from isobatch.settings.geometry import beta_of_rollout, divisors
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -52,13 +52,8 @@ EWMA = dataclasses.replace(
 
 
 def beta_of_ppo(n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> float:
-    """beta_prox of an average as old as PPO's proximal policy, which is the one that collected the rollout.
-
-    That is 0 gradient steps old at the first of the K steps that a rollout is used for and K - 1 at the last, so
-    (K - 1) / 2 in the mean, and beta / (1 - beta) = (K - 1) / 2 at beta = (K - 1) / (K + 1).
-    """
-    steps = -(-n_steps * n_envs // batch_size) * n_epochs
-    return (steps - 1) / (steps + 1)
+    """beta_prox of an average as old as PPO's proximal policy, which is the one that collected the rollout."""
+    return beta_of_rollout(-(-n_steps * n_envs // batch_size) * n_epochs)
 
 
 def from_ppo(settings: Mapping[str, Any], n_envs: int | None = None) -> Settings:
