@@ -112,8 +112,8 @@ def efficiency(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
 def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     """Of one of the two, chosen at random, at a random time of a run that is then resumed until it is done."""
     luck = random.Random(args.seed)
-    words = "--env CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 262144 --num-shards 2 --hidden-sizes 16"
-    options = "--checkpoint-interval 50 --log-interval 10"
+    words = "--env CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 65536 --num-shards 2 --hidden-sizes 16"
+    options = "--checkpoint-interval 20 --log-interval 10"
     launch = "launch --num-processes 2 --process-timeout 60 -- train"
     undisturbed = scratch / "undisturbed"
     clock = time.monotonic()
