@@ -122,10 +122,10 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     done, named, slowest, identical, runs = 0, 0, 0.0, 0, 0
     while done < args.kills:
         run = scratch / f"run{runs}"
-        for _ in range(min(4, args.kills - done)):
+        for _ in range(min(2, args.kills - done)):  # what is left of a run after more is soon over
             goes_on = f"--resume {run}" if (run / "config.yaml").exists() else words
             process = isobatch(f"{launch} {goes_on} {options}", run)
-            time.sleep(luck.uniform(0.3, 1.0) * seconds)
+            time.sleep(luck.uniform(0.3, 0.8) * seconds)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             if len(children) < 2:
                 process.communicate()
@@ -141,6 +141,7 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
         runs += 1
         same = (run / "metrics.csv").read_bytes() == (undisturbed / "metrics.csv").read_bytes()
         identical += same and np.array_equal(weights(run), weights(undisturbed))
+        print(f"{done} of {args.kills} kills, {identical} of {runs} runs identical", file=sys.stderr, flush=True)
     yield f"{done} kills of one of two processes: the other had ended after at most {slowest:.1f} s, and where it was "
     yield f"left to speak it named the dead one in all but {done - named}; {identical} of {runs} runs identical."
 

@@ -75,8 +75,8 @@ def test_programs_that_hold_addresses_of_environments_are_not_kept(tmp_path):
 
 def test_what_is_compiled_as_not_kept_is_not_written(tmp_path):
     code = (
-        "import jax, numpy as np\nfrom isobatch.training.program_cache import keep_programs, not_kept\n"
-        "keep_programs()\nwith not_kept():\n"
+        "import jax, numpy as np\nfrom isobatch.rollouts.compiling import not_kept\n"
+        "from isobatch.training.program_cache import keep_programs\nkeep_programs()\nwith not_kept():\n"
         "    jax.jit(lambda x: x + 1)(np.ones(3))\njax.jit(lambda x: x + 2)(np.ones(3))"
     )
     subprocess.run([sys.executable, "-c", code], env=os.environ | {DIRECTORY: str(tmp_path / "cache")}, check=True)

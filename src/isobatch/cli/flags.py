@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import typing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError, near_matches, unknown_name
-from isobatch.settings.config import Config, Hypers
+from isobatch.settings.config import Config, Hypers, iterations_of
 from isobatch.settings.fields import COUNT, POSITIVE, Field, fields_of
 from isobatch.settings.options import LONGEST_EPISODE, Options
 from isobatch.settings.parsing import JsonMapping, SettingsByName, parse_value
@@ -63,7 +64,7 @@ def add_dataclass(parser: Parser, title: str, owner: type) -> None:
     group = parser.add_argument_group(title)
     for name, field in fields_of(owner).items():
         flag = "--" + name.replace("_", "-")
-        convert = partial(parse_value, name, kind=field.kind)
+        convert = SPECIAL.get(name, partial(parse_value, name, kind=field.kind))
         action = group.add_argument(
             flag, dest=name, default=argparse.SUPPRESS, type=convert, metavar=_metavar(field.kind)
         )
@@ -74,6 +75,28 @@ def add_dataclass(parser: Parser, title: str, owner: type) -> None:
                 default=argparse.SUPPRESS, help=argparse.SUPPRESS,
             )  # fmt: skip
         parser.fields[name] = action, field
+
+
+class ActorCount(int):
+    """How many actors, and where they run, if that was said too: `ray:8`."""
+
+    kind: str | None = None
+
+
+def actor_count(text: str) -> ActorCount:
+    kind, colon, number = text.rpartition(":")
+    count = ActorCount(parse_value("actors", number, int))
+    if colon:
+        count.kind = parse_value("actors", kind, fields_of(Options)["actor_kind"].kind)
+    return count
+
+
+def lag(text: str) -> int | str:
+    """Environment steps, or a text that says how many iterations."""
+    return text if iterations_of(text) is not None else parse_value("max_lag", text, int)
+
+
+SPECIAL: dict[str, Callable[[str], Any]] = {"actors": actor_count, "max_lag": lag}  # besides what their fields take
 
 
 def add_config(parser: Parser) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.console import Output
-from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
+from isobatch.cli.flags import ActorCount, Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
 from isobatch.formatting import counted, setting_text
@@ -104,10 +104,16 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
 
 def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     """Config, options and directory of the run that the flags ask for."""
-    from isobatch.training.run_directory import RunDirectory
+    from isobatch.training.run_directory import CONFIG, RunDirectory
 
     options, team = given(args, Options), team_of(args)
+    if isinstance(actors := getattr(args, "actors", None), ActorCount):
+        args.actors = int(actors)
+        if actors.kind is not None:
+            options["actor_kind"] = actors.kind
     if args.resume is None:
+        if options.get("replay") is not None and args.config is None:  # its settings are those of that run
+            args.config = RunDirectory.open(Path(options["replay"])).path / CONFIG
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         parsed = Options(**options)

@@ -10,7 +10,7 @@ from typing import Any
 
 from isobatch.errors import RunError
 from isobatch.executors.interface import Failure, attempt
-from isobatch.training.run_directory import versions
+from isobatch.settings.versions import difference, versions
 
 SECONDS_BETWEEN = 0.5  # two reports of progress
 
@@ -56,12 +56,3 @@ def work(ticket: Ticket, job: bytes, expected: dict[str, str], board: Any) -> An
 
     watch(0.0)
     return attempt(pickle.loads(job), watch)
-
-
-def difference(expected: dict[str, str], found: dict[str, str]) -> str:
-    """Packages that are installed where the grid was begun, and are not the same here."""
-    return " and ".join(
-        f"{name} {found[name]} where {version} is used"
-        for name, version in expected.items()
-        if version != "not installed" and found[name] != version
-    )

@@ -141,7 +141,16 @@ def policy_phase(
     if config.staleness:
         metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
         metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)
+    if segment.lag is not None:
+        metrics |= lag_metrics(segment.lag, config.geometry.iteration_batch)
     return Learned(learner, reward_scale, advantage_moments, batch.target), metrics
+
+
+def lag_metrics(lag: Float[Array, "T N"], iteration_batch: int) -> Metrics:
+    """How old the data is: mean, 95th percentile and maximum over samples, in environment steps of the run."""
+    shown = {"env_steps": jnp.mean(lag), "env_steps_p95": jnp.percentile(lag, 95), "env_steps_max": jnp.max(lag)}
+    in_steps = {f"staleness/{name}": value * iteration_batch for name, value in shown.items()}
+    return {"staleness/iterations": jnp.mean(lag)} | in_steps
 
 
 def when(

@@ -121,14 +121,14 @@ def squared_log_ratio(log_prob: PerSample, log_prox: PerSample) -> PerSample:
     return 0.5 * (log_prob - log_prox) ** 2
 
 
-def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: Scalar) -> PerSample:
+def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: PerSample | Scalar) -> PerSample:
     """log pi_prox = log pi_behav + alpha (log pi_theta - log pi_behav), detached.
 
     A proximal policy between the behavior and the current one that needs no network of its own.
 
     Args:
         log_prob, log_behav: log-probabilities of the sampled actions [*B].
-        alpha: a number from 0 (behavior) to 1 (current).
+        alpha: a number from 0 (behavior) to 1 (current), or one for each sample [*B].
 
     Returns:
         log pi_prox [*B].
@@ -139,6 +139,27 @@ def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: Scalar) -> PerSa
         [-2.0]
     """
     return log_behav + alpha * stop_gradient(log_prob - log_behav)
+
+
+def alpha_of_lag(lag: PerSample | Scalar) -> PerSample | Scalar:
+    """d/(d + 1): how far the proximal policy lies from the behavior policy towards the current one, by versions.
+
+    A-3PO (Li et al. 2025, https://arxiv.org/abs/2512.06547): alpha = (v_prox - v_behav)/(v_theta - v_behav). The
+    proximal policy is the one before the update, d versions after the behavior policy, and the update makes version
+    d + 1. Fresh data has 0: the behavior policy, as in PPO.
+
+    Args:
+        lag: d, in updates: a number, or one for each sample [*B].
+
+    Returns:
+        alpha, for `loglinear`.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> ib.losses.alpha_of_lag(jnp.array([0.0, 1.0, 3.0])).tolist()
+        [0.0, 0.5, 0.75]
+    """
+    return lag / (lag + 1)
 
 
 def capped_behavior(log_prob: PerSample, log_behav: PerSample, cap: Scalar) -> PerSample:

@@ -46,6 +46,7 @@ class Batch(eqx.Module):
     used: Bool[Array, "*B"]
     weight: Float[Array, "*B"]  # of the sample's loss
     share: Float[Array, "*B"]  # of the sample in a metric; the mean over the iteration is 1
+    lag: Float[Array, "*B"] | None = None  # as in `Segment`
 
 
 def prepare(
@@ -61,7 +62,10 @@ def prepare(
     if reward_scale is not None:
         if config.complete_episodes:  # every row begins with a reset
             reward_scale = eqx.tree_at(lambda r: r.discounted_return, reward_scale, replace_fn=jnp.zeros_like)
-        reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma, segment.valid, across)
+        if segment.discounted is None:
+            reward_scale = reward_scale.update(reward, done, hypers.reward_norm_gamma, segment.valid, across)
+        else:
+            reward_scale = reward_scale.seen(reward_scale.discounted_return, segment.discounted, segment.valid, across)
         reward = reward_scale.apply(reward, hypers.reward_clip)
     advantage = estimate_advantages(config, segment, reward, hypers)
     value = segment.value if config.baseline else jnp.zeros_like(segment.value)
@@ -90,7 +94,7 @@ def prepare(
     if config.advantage_norm in ("iteration", "ewma"):
         advantage = advantage_moments.normalize(advantage, hypers.adv_norm_eps)
     # On fresh data the recent policy, the one before this iteration's updates, is the behavior policy.
-    with_recent = config.staleness > 0 and "recent" in (config.importance_policy, config.proximal_policy)
+    with_recent = config.is_stale and "recent" in (config.importance_policy, config.proximal_policy)
     before = recent(segment.obs) if with_recent else segment.behavior
     log_before = before.log_prob(segment.action) if with_recent else segment.log_prob
     proximal_is_recent = config.proximal_policy == "recent"
@@ -107,6 +111,7 @@ def prepare(
         used=used,
         weight=sample_weights(config.aggregation, lengths, used, hypers.aggregation_horizon, across),
         share=share,
+        lag=segment.lag,
     )
     return batch, reward_scale, advantage_moments, metrics
 
@@ -159,20 +164,23 @@ def optimize(
     second_moment = means.pop("importance/second_moment")
     means["importance/ess"] = means["importance/mean"] ** 2 / second_moment
     means["importance/chi2"] = second_moment - 1
-    age = means["proximal/age"] if learner.proximal is not None else rollout_policy_age(config, hypers)
+    lag = jnp.asarray(float(config.staleness)) if batch.lag is None else jnp.mean(batch.share * batch.lag)
+    age = means["proximal/age"] if learner.proximal is not None else rollout_policy_age(config, hypers, lag)
     means["proximal/age"] = age * config.geometry.env_steps_per_gradient_step
     return learner, means
 
 
-def rollout_policy_age(config: Config, hypers: Hypers) -> Float[Array, ""]:
-    """Mean age, in gradient steps, of a proximal policy that the updates of a rollout share."""
+def rollout_policy_age(config: Config, hypers: Hypers, lag: Float[Array, ""]) -> Float[Array, ""]:
+    """Mean age, in gradient steps, of a proximal policy that the updates of a rollout share, which is `lag` updates
+    old."""
     steps = config.geometry.gradient_steps
     since_recent = (steps - 1) / 2
-    since_behavior = since_recent + config.staleness * steps
+    since_behavior = since_recent + lag * steps
     ages = {
         "recent": since_recent,
         "behavior": since_behavior,
         "loglinear": (1 - hypers.loglinear_alpha) * since_behavior,
+        "loglinear-age": (1 - losses.alpha_of_lag(lag)) * since_behavior,
     }
     return jnp.asarray(ages[config.proximal_policy], float)
 
@@ -247,6 +255,9 @@ def policy_loss(
         log_prox = proximal.log_prob(batch.action)
     elif config.proximal_policy == "loglinear":
         log_prox = losses.loglinear(log_prob, batch.log_behav, hypers.loglinear_alpha)
+    elif config.proximal_policy == "loglinear-age":
+        lag = float(config.staleness) if batch.lag is None else batch.lag
+        log_prox = losses.loglinear(log_prob, batch.log_behav, losses.alpha_of_lag(lag))
     log_behav = losses.capped_behavior(log_prob, batch.log_importance, hypers.importance_cap)
     match config.objective:
         case "policy-gradient":

@@ -20,6 +20,7 @@ from isobatch.learning.proximal import Ewma
 from isobatch.networks.actor_critic import Networks, require_standard
 from isobatch.networks.initialization import make_networks
 from isobatch.networks.moments import Moments, RewardScale
+from isobatch.rollouts.actors.state import ActorsState
 from isobatch.rollouts.host_rollout import host_carry
 from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment
@@ -73,6 +74,7 @@ class TrainState(eqx.Module):
     queue: Segment | None  # [staleness, T, N]: rollouts that wait for their use
     key: Key[Array, ""]
     iteration: Int[Array, ""]
+    actors: ActorsState | None = None  # where they collect while the learner learns
 
     @property
     def networks(self) -> Networks:
@@ -160,7 +162,14 @@ def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: U
         queue=empty_queue(config, env, networks) if config.staleness else None,
         key=key,
         iteration=jnp.zeros((), jnp.int32),
+        actors=first_actors(config, env, networks, key) if config.lag_iterations else None,
     )
+
+
+def first_actors(config: Config, env: AnyEnvironment, networks: Networks, key: Key[Array, ""]) -> ActorsState:
+    """The actors before the first rollout, each with the randomness that a run by turns would have."""
+    moments = Moments.empty(env.obs_shape) if config.normalize_observations else None
+    return ActorsState.start(config.actors, config.num_envs, config.lag_iterations, key, (networks, moments))
 
 
 def first_envs(config: Config, env: AnyEnvironment, seed: UInt32[Array, ""], key: Key[Array, ""]) -> EnvCarry:

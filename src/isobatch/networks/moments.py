@@ -103,13 +103,30 @@ class RewardScale(eqx.Module):
         across: Axes = WHOLE,
     ) -> RewardScale:
         """R_t = gamma R_{t-1} + r_t, begun anew with each episode. Rows that are not `used` lie between episodes."""
+        last, returns = discounted_returns(self.discounted_return, reward, done, gamma)
+        return self.seen(last, returns, used, across)
 
-        def forwards(carry: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-            current = gamma * carry + step[0]
-            return jnp.where(step[1], 0.0, current), current
-
-        last, returns = jax.lax.scan(forwards, self.discounted_return, (reward, done))
+    def seen(
+        self,
+        last: Float[Array, "N"],
+        returns: Float[Array, "T N"],
+        used: Bool[Array, "T N"] | None = None,
+        across: Axes = WHOLE,
+    ) -> RewardScale:
+        """After these R_t, of which those of the environments' last steps are `last`."""
         return RewardScale(last, self.moments.update(returns, used=used, across=across))
 
     def apply(self, reward: Float[Array, "T N"], clip: Scalar) -> Float[Array, "T N"]:
         return jnp.clip(reward / jnp.sqrt(self.moments.variance + 1e-8), -clip, clip)
+
+
+def discounted_returns(
+    before: Float[Array, "N"], reward: Float[Array, "T N"], done: Bool[Array, "T N"], gamma: Scalar
+) -> tuple[Float[Array, "N"], Float[Array, "T N"]]:
+    """R_t = gamma R_{t-1} + r_t, which is 0 before an episode: after the last step, and at each."""
+
+    def forwards(carry: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        current = gamma * carry + step[0]
+        return jnp.where(step[1], 0.0, current), current
+
+    return jax.lax.scan(forwards, before, (reward, done))

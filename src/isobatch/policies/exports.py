@@ -28,8 +28,8 @@ from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.settings.parsing import inf_as_text
+from isobatch.settings.versions import versions
 from isobatch.training.agent import Learned
-from isobatch.training.run_directory import versions
 
 Tensors = Mapping[str, np.ndarray]
 Layer = dict[str, Any]  # of a network, as `exports.KINDS` explains them

@@ -67,6 +67,7 @@ class Collector:
         self._step = 0  # of the run, and of each environment
         self._at_once = 1  # steps that are not told apart while they happen
         self._given_up = False
+        self._interrupted = False
 
     def open(self, carry: EnvCarry, iteration: int, say: Say) -> EnvCarry:
         """Start the environments where `carry` says they stood, or in new episodes where that cannot be."""
@@ -105,7 +106,20 @@ class Collector:
     def start(self, carry: EnvCarry, actor: Actor, keys: list[Array], iteration: int) -> Collecting:
         """Begin T steps of all environments, with one key per group."""
         self._step, self._at_once = iteration * self.config.num_steps, actor.at_once
-        return Watched(lambda beat: self._collect(carry, actor, list(keys), beat), self._time_limit)
+
+        def collect(beat: Beat) -> tuple[EnvCarry, CollectedRollout]:
+            return self._collect(carry, actor, list(keys), lambda: self._go_on(beat))
+
+        return Watched(collect, self._time_limit)
+
+    def _go_on(self, beat: Beat) -> None:
+        beat()
+        if self._interrupted:
+            raise FaultError("was interrupted")
+
+    def interrupt(self) -> None:
+        """Let a rollout that is being collected end after the next step, without a result."""
+        self._interrupted = True
 
     def wait(self, rollout: Collecting) -> tuple[EnvCarry, CollectedRollout]:
         """The rollout, and where it left the environments but for the sums over their episodes."""

@@ -93,6 +93,10 @@ class Segment(eqx.Module):
     # Rows that are steps. The others fill the place of a reset, have no reward, and nothing may be learned from them.
     # None: all are steps.
     valid: Bool[Array, "T N"] | None = None
+    # Of data by actors: how many updates older than the policy that learns from it the one is that collected it.
+    lag: Float[Array, "T N"] | None = None
+    # Of data by actors whose rewards are normalized: gamma R + r so far, since rows need not follow on the last ones.
+    discounted: Float[Array, "T N"] | None = None
 
 
 def to_segment(

@@ -32,9 +32,23 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
     if config.staleness:
         old = counted(config.staleness * g.iteration_batch, "environment step")
         lines["staleness"] = f"{counted(config.staleness, 'iteration')} = {old}"
+    lines |= _actors(config)
     run = counted(config.env_steps, "environment step")
     lines["run"] = f"{counted(config.num_iterations, 'iteration')} = {run} per seed"
     return list(lines.items())
+
+
+def _actors(config: Config) -> dict[str, str]:
+    """Who collects, and how old the data may get, where that is not this process by turns."""
+    if not config.actors:
+        return {}
+    envs = counted(config.num_envs // config.actors, "environment")
+    lag = config.lag_iterations
+    old = f"{counted(lag, 'iteration')} = {counted(lag * config.geometry.iteration_batch, 'environment step')}"
+    return {
+        "actors": f"{config.actors} with {envs} each, schedule {config.schedule}",
+        "largest lag": old if lag else "none: collecting and learning take turns",
+    }
 
 
 def surely_used(config: Config, time_limit: int) -> int:

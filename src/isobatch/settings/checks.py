@@ -22,6 +22,8 @@ def check_combinations(config: Config) -> None:
         raise UsageError("noise_scale=True compares environments with each other: use num_envs of at least 2.")
     if config.policy_iterations_per_phase:
         _check_phases(config)
+    if config.actors or config.max_lag:
+        _check_actors(config)
 
 
 def _check_sizes(config: Config) -> None:
@@ -54,10 +56,38 @@ def _check_shards(config: Config) -> None:
         )
 
 
-def _check_objective(config: Config) -> None:
-    if config.proximal_policy == "loglinear" and config.objective == "kl" and config.kl_form == "analytic":
+def _check_actors(config: Config) -> None:
+    batch = config.geometry.iteration_batch
+    if not config.actors:
+        raise UsageError(f"max_lag={config.max_lag} is about data of actors, and there are none: use actors=2.")
+    if config.num_envs % config.actors:
+        fit = -(-config.num_envs // config.actors) * config.actors
+        fewer = next(n for n in range(min(config.actors, config.num_envs, 1000), 0, -1) if config.num_envs % n == 0)
         raise UsageError(
-            "proximal_policy='loglinear' has no analytic KL, it is known only at the sampled actions: "
+            f"actors={config.actors} does not divide num_envs={config.num_envs} into equal groups: use "
+            f"actors={fewer}, or num_envs={fit}."
+        )
+    if 0 < config.max_lag < batch:
+        raise UsageError(
+            f"max_lag={config.max_lag} is less than one iteration of {batch:,} environment steps, and what is "
+            f"collected while the learner learns is that old: use at least {batch}, or 0 to collect and learn by turns."
+        )
+    if config.staleness and config.max_lag:
+        raise UsageError(
+            f"staleness={config.staleness} holds back rollouts to imitate what actors={config.actors} really do: use "
+            "one of the two."
+        )
+    if config.num_shards > 1:
+        raise UsageError(
+            f"actors={config.actors} and num_shards={config.num_shards} both cut the environments of a run: use one of "
+            "the two."
+        )
+
+
+def _check_objective(config: Config) -> None:
+    if config.proximal_policy.startswith("loglinear") and config.objective == "kl" and config.kl_form == "analytic":
+        raise UsageError(
+            f"proximal_policy={config.proximal_policy!r} has no analytic KL, it is known only at the sampled actions: "
             "use kl_form=squared or the objective clip."
         )
     if config.objective != "policy-gradient":
@@ -67,10 +97,11 @@ def _check_objective(config: Config) -> None:
             f"objective='policy-gradient' has no ratio to correct for the {config.geometry.gradient_steps} gradient "
             "steps it would take on each rollout: use num_minibatches=1 and update_epochs=1, or the objective clip."
         )
-    if config.staleness:
+    if config.is_stale:
+        name = "staleness" if config.staleness else "max_lag"
         raise UsageError(
-            f"staleness={config.staleness} needs an objective with an importance ratio, "
-            f"and {config.objective!r} ({config.algo}) has none: use clip or kl, or staleness 0."
+            f"{name}={getattr(config, name)} needs an objective with an importance ratio, "
+            f"and {config.objective!r} ({config.algo}) has none: use clip or kl, or {name} 0."
         )
 
 

@@ -10,6 +10,7 @@ A field is declared with its type, the range of its numbers and its help text on
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,7 +37,7 @@ from isobatch.settings.parsing import JsonMapping, SettingsByName, plain_value
 Objective = Literal["policy-gradient", "clip", "kl"]
 KlForm = Literal["analytic", "squared"]
 ImportancePolicy = Literal["behavior", "recent"]
-ProximalPolicy = Literal["behavior", "recent", "ewma", "loglinear"]
+ProximalPolicy = Literal["behavior", "recent", "ewma", "loglinear", "loglinear-age"]
 AdvantageNorm = Literal["none", "minibatch", "iteration", "ewma"]
 Aggregation = Literal["timestep", "trajectory", "trajectory-mean", "constant"]
 MinibatchScheme = Literal["shuffle", "envs", "stratified"]
@@ -44,6 +45,7 @@ Arrangement = Literal["dual", "shared", "detached"]
 Encoder = Literal["auto", "mlp", "conv", "impala", "nature"]
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 Vectorization = Literal["sync", "async"]
+Schedule = Literal["free", "fixed"]
 Autoreset = Literal["disabled", "next-step", "same-step"]
 OptimizerName = Literal["adam", "sgd", "rmsprop"]
 
@@ -167,6 +169,23 @@ class Config:
     ] = True
     baseline: Annotated[bool, "Subtract a learned value function from returns; off: none is trained or used."] = True
     staleness: Annotated[int, COUNT_OR_0, "Iterations by which each rollout is held back before it is used."] = 0
+    actors: Annotated[
+        int,
+        COUNT_OR_0,
+        "K, actors that collect while the learner learns, each with N / K environments and a copy of the policy "
+        "(Gymnasium, EnvPool); 0: collecting and learning take turns. KIND:K says where they run: see actor_kind.",
+    ] = 0
+    max_lag: Annotated[
+        int,
+        COUNT_OR_0,
+        "L, largest age of a sample when it is used, in environment steps of the whole run; 2i means 2 iterations. "
+        "Actors wait rather than exceed it. 0: nothing is older than the policy that learns from it.",
+    ] = 0
+    schedule: Annotated[
+        Schedule,
+        "Actors: free, batches of what is there first; or fixed, one rollout of each actor by a policy that is max_lag "
+        "old, the same in every run.",
+    ] = "free"
 
     objective: Annotated[Objective, "Policy objective."] = "clip"
     kl_form: Annotated[
@@ -233,6 +252,16 @@ class Config:
         return self.total_timesteps // self.geometry.iteration_batch
 
     @property
+    def lag_iterations(self) -> int:
+        """Updates by which data of actors may be behind; 0: collecting and learning take turns."""
+        return self.max_lag // self.geometry.iteration_batch if self.actors else 0
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether data may be of an older policy than the one that learns from it."""
+        return self.staleness > 0 or self.lag_iterations > 0
+
+    @property
     def env_steps(self) -> int:
         """Environment steps per seed that the run really takes."""
         return self.num_iterations * self.geometry.iteration_batch
@@ -250,7 +279,13 @@ class Config:
 
     def replace(self, /, **changes: object) -> Config:
         """A copy with fields of either dataclass changed by name, checked and converted."""
-        clean = parse_fields(changes, setting_fields(), "setting")
+        lag = iterations_of(changes.get("max_lag"))
+        clean = parse_fields(changes | ({} if lag is None else {"max_lag": 0}), setting_fields(), "setting")
+        if lag is None and clean.get("actors", 0) and not self.actors and "max_lag" not in clean:
+            lag = 1  # enough for collecting and learning to happen at once
+        if lag is not None:
+            sizes = [clean.get(name, getattr(self, name)) for name in ("num_envs", "num_steps")]
+            clean["max_lag"] = lag * sizes[0] * sizes[1]
         if clean.get("num_shards", 1) > 1 and self.minibatch_scheme == "shuffle":  # which would cross shards
             clean.setdefault("minibatch_scheme", "stratified")
         if "target_kl" in changes:  # whoever names it wants it
@@ -261,6 +296,12 @@ class Config:
     @classmethod
     def from_dict(cls, mapping: Mapping[str, object]) -> Config:
         return cls().replace(**mapping)
+
+
+def iterations_of(lag: object) -> int | None:
+    """How many iterations a text such as 2i means; None for anything else."""
+    match = re.fullmatch(r"\s*(\d{1,9})\s*i(terations?)?\s*", lag) if isinstance(lag, str) else None
+    return int(match[1]) if match else None
 
 
 @cache

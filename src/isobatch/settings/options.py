@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config, setting_fields
@@ -13,6 +13,9 @@ from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, check_ra
 LONGEST_EPISODE = 100_000  # steps after which an episode without a time limit is taken for one that never ends
 NUM_SEEDS = replace(COUNT, high=100_000)  # each has a state of its own
 MAX_LINES = 1000  # a run logs at most about so many lines a seed, each the mean over the iterations between
+
+
+ActorKind = Literal["auto", "thread", "process", "ray"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,17 @@ class Options:
     ] = 0
     checkpoint_interval: Annotated[int, COUNT_OR_0, "Iterations between checkpoints; 0 makes ten of them."] = 0
     keep_checkpoints: Annotated[int, COUNT, "How many of the newest checkpoints stay, besides the best one."] = 3
+    actor_kind: Annotated[
+        ActorKind,
+        "Where actors run: thread, in this process; process, each in one of its own; ray, on a Ray cluster; auto: "
+        "threads for environments that step outside of Python (EnvPool), else processes.",
+    ] = "auto"
+    address: Annotated[
+        str | None, "actor_kind ray: HOST:PORT of the cluster; else that of RAY_ADDRESS, or one on this machine."
+    ] = None
+    replay: Annotated[
+        str | None, "Repeat the run with actors in this directory: the same rollouts in the same order, bit for bit."
+    ] = None
     env_timeout: Annotated[
         float, POSITIVE, "Gymnasium and EnvPool: seconds that a step may take before the run is stopped."
     ] = 60.0

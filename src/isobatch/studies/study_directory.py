@@ -32,10 +32,10 @@ import numpy as np
 
 from isobatch.errors import RunError, UsageError
 from isobatch.files import DRAFT, replace_file
+from isobatch.settings.versions import versions
 from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
 from isobatch.training.metrics import Table, format_number, table_of
-from isobatch.training.run_directory import versions
 
 INFO = "study.json"
 LABORATORY = "laboratory.csv"

@@ -21,11 +21,11 @@ from isobatch.envs.interface import Environment
 from isobatch.learning.iteration import iterate
 from isobatch.learning.policy_phase import Metrics
 from isobatch.learning.state import TrainState
+from isobatch.rollouts.compiling import COMPILER_OPTIONS
 from isobatch.rollouts.segment import Episodes
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.own_parts import OwnParts, own_parts
 from isobatch.training.program import (
-    COMPILER_OPTIONS,
     EPISODES,
     MAX_ROWS,
     Chunk,

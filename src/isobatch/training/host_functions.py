@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,19 +9,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from isobatch.envs.host_interface import HostEnvironment, XlaStepper
+from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.iteration import Keys, iteration_keys, learn
 from isobatch.learning.state import Learner, Learning, Phase, TrainState
+from isobatch.rollouts.acting import Acting
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.env_groups import OwnEnvs, group_columns
-from isobatch.rollouts.host_rollout import PolicyOutput, choose, process, value
-from isobatch.rollouts.packing import Packing, packed
-from isobatch.rollouts.scan_steps import scan_steps
+from isobatch.rollouts.compiling import compile_for
+from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.host_rollout import PolicyOutput, process
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.program import COMPILER_OPTIONS, EPISODES, all_finite, metric_vector
-from isobatch.training.program_cache import not_kept
+from isobatch.training.program import EPISODES, all_finite, metric_vector
 
 
 class CompiledFunctions:
@@ -32,26 +30,11 @@ class CompiledFunctions:
 
     def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, here: OwnEnvs) -> None:
         self.config, self.env, self.here = config, env, here
-        seeds, width = states.iteration.shape[0], here.count
-        groups = group_columns(env, width, here.shards)
-        self.num_groups = len(groups) * (config.num_envs // width)  # in all processes
-        networks, moments, clip = states.networks, states.obs_moments, hypers.obs_clip
-
-        def raw(*shape: int) -> Any:
-            return jax.ShapeDtypeStruct((seeds, *shape, *env.obs_shape), env.obs_dtype)
-
-        keys, group_keys = jax.eval_shape(jax.vmap(partial(split_keys, self.num_groups)), states.key)
-        one_key = jax.eval_shape(lambda k: k[:, 0], group_keys)
-        # Flat: to take networks apart at every step would take as long as to compute with small ones.
-        leaves, self._acting = jax.tree.flatten((networks, moments, clip))
-        # The groups are equal: one program serves both.
-        self._inputs = jax.eval_shape(lambda *args: args, leaves, one_key, raw(groups[0].stop))
-        self.choose_packed = compile_for(self._choose_packed, *self._inputs)
-        values = jax.eval_shape(lambda *args: args, networks, moments, clip, raw(width))
-        self.value = compile_for(jax.vmap(value), *values)
-        output = jax.eval_shape(self.choose, leaves, one_key, raw(width))[1]
-        self.packing = Packing(jax.eval_shape(lambda o: jax.tree.map(lambda leaf: leaf[0], o), output))
-        rollout = rollout_shapes(config.num_steps, raw(config.num_steps, width), raw(width), output)
+        self.acting = Acting(env, here, (states.networks, states.obs_moments, hypers.obs_clip))
+        self.num_groups = self.acting.num_groups * (config.num_envs // here.count)  # in all processes, of all actors
+        keys = jax.eval_shape(jax.vmap(partial(split_keys, self.num_groups)), states.key)[0]
+        raw, steps = self.acting.raw, config.num_steps
+        rollout = rollout_shapes(steps, raw(steps, here.count), raw(here.count), self.acting.output)
         self.compile_learning(states, hypers, keys, rollout)
 
     def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
@@ -69,23 +52,6 @@ class CompiledFunctions:
             store = jax.vmap(partial(put, staleness=config.staleness), in_axes=(0, 0, None))
             self.due = compile_for(take, states.queue, number)
             self.put = compile_for(store, states.queue, segment, number, donate=0)
-
-    def scan_steps(self, xla_steppers: list[XlaStepper], length: int) -> Callable[..., Any]:
-        """`Actor.scan_steps`, of leaves too, for these very environments: their addresses are in the program."""
-        leaves, key, obs = self._inputs
-        handles, groups = [stepper.handle for stepper in xla_steppers], len(xla_steppers)
-        steps = partial(scan_steps, xla_steppers, length, self.choose)
-        with not_kept():
-            compiled = compile_for(steps, leaves, handles, [key] * groups, [obs] * groups)
-        return lambda leaves, keys, obs: compiled(leaves, handles, keys, obs)
-
-    def choose(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, PolicyOutput]:
-        networks, moments, clip = jax.tree.unflatten(self._acting, leaves)
-        return jax.vmap(partial(choose, self.env))(networks, moments, clip, keys, obs)
-
-    def _choose_packed(self, leaves: list[Array], keys: Array, obs: Array) -> tuple[Array, Array]:
-        keys, output = self.choose(leaves, keys, obs)
-        return keys, jax.vmap(packed)(output)
 
     def _learn(
         self,
@@ -121,12 +87,6 @@ class CompiledFunctions:
 def split(learning: Learning) -> tuple[Learner, tuple[Any, Any], Phase | None]:
     """The phase by itself, since its memory alone is given away."""
     return learning.learner, (learning.reward_scale, learning.advantage_moments), learning.phase
-
-
-def compile_for(function: Callable[..., Any], *args: Any, donate: int | tuple[int, ...] = ()) -> Callable[..., Any]:
-    """The function, compiled for arguments of these shapes."""
-    options = COMPILER_OPTIONS if jax.default_backend() == "cpu" else None
-    return jax.jit(function, donate_argnums=donate).lower(*args).compile(compiler_options=options)
 
 
 def rollout_shapes(steps: int, obs: Any, last_obs: Any, output: PolicyOutput) -> CollectedRollout:

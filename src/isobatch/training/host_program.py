@@ -6,8 +6,6 @@ either of them needs is fixed before it starts, so the results are those of one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,22 +14,22 @@ import numpy as np
 from jaxtyping import Array
 
 from isobatch.envs.host_interface import HostEnvironment
-from isobatch.errors import RunError
 from isobatch.learning.iteration import Keys
 from isobatch.learning.state import Learning, TrainState
+from isobatch.rollouts.acting import Stepping
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.collector import Actor, Collector
+from isobatch.rollouts.collector import Collector
 from isobatch.rollouts.host_rollout import ProcessedRollout, replaced
-from isobatch.rollouts.scan_steps import scan_length
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.host_functions import split
 from isobatch.training.host_sharding import functions_for, rollout_axes
-from isobatch.training.program import MAX_ROWS, Chunk, StoppedError, Supervision, row_ends, row_means
+from isobatch.training.iterated_program import IteratedProgram
+from isobatch.training.program import Supervision
 from isobatch.training.sharding import Layout, env_axes, local_copy, own_part
 
 
-class HostProgram:
+class HostProgram(IteratedProgram):
     """Many seeds advance many iterations in one call (`program.Program`)."""
 
     def __init__(
@@ -49,8 +47,7 @@ class HostProgram:
         self.log_interval, self.overlap = log_interval, overlap
         self.collector: Collector | None = None
         self._supervision = Supervision()
-        self._scan_steps: Callable[..., Any] | None = None  # where environments can be stepped from inside
-        self._scan_length = scan_length(config.num_steps)
+        self._stepping = Stepping(self.functions.acting)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,39 +66,12 @@ class HostProgram:
                 "counters are exact."
             )
         states = replaced(states, envs=self.collector.open(envs, iteration, supervision.say))
-        xla_steppers = self.collector.xla_steppers()
-        self._scan_steps = None
-        if xla_steppers is not None:
-            self._scan_steps = self.functions.scan_steps(xla_steppers, self._scan_length)
+        self._stepping = self.functions.acting.stepping(self.collector)
         return states
 
     def end(self) -> None:
         if self.collector is not None:
             self.collector.close()
-
-    def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
-        finite: Any = np.ones(states.iteration.shape[0], bool)
-        table: Any = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
-        for row, end in enumerate(row_ends(iteration, rows, self.log_interval, self.config.num_iterations)):
-            begin, sums = iteration, np.zeros(len(self.names))
-            while iteration < end:
-                fault = None
-                try:
-                    after = None if self._is_stopped() else self.iterate(states, hypers, iteration)
-                except RunError as error:
-                    after, fault = None, str(error)
-                if after is None:
-                    if iteration > begin:
-                        table[:, row] = row_means(self.config, self.names, sums, begin, iteration)
-                    raise StoppedError(fault, Chunk(states, table, finite), iteration)
-                states, metrics, finite = after
-                iteration, sums = iteration + 1, sums + metrics
-            table[:, row] = row_means(self.config, self.names, sums, begin, iteration)
-        return Chunk(states, table, finite)
-
-    def _is_stopped(self) -> bool:
-        """In the middle of a call; several processes stop together, between two calls."""
-        return jax.process_count() == 1 and self._supervision.is_stopped()
 
     def iterate(self, states: TrainState, hypers: Hypers, iteration: int) -> tuple[TrainState, np.ndarray, np.ndarray]:
         """One iteration of all seeds: collect and learn, at once where the data is stale."""
@@ -115,10 +85,7 @@ class HostProgram:
             acting = (*local_copy(policy[:2]), policy[2])
             own = functions.num_groups * functions.here.first // self.config.num_envs
             group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
-        leaves = jax.tree.leaves(acting)
-        actor = Actor(partial(functions.choose_packed, leaves), partial(functions.value, *acting), functions.packing)
-        if self._scan_steps is not None:
-            actor = actor._replace(scan_steps=partial(self._scan_steps, leaves), at_once=self._scan_length)
+        actor = self._stepping.actor(acting)
         running = collector.start(states.envs, actor, list(jnp.unstack(group_keys, axis=1)), iteration)
         if not self.overlap:
             collector.wait(running)

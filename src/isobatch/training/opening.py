@@ -41,6 +41,7 @@ def identity(config: Config, options: Options) -> dict[str, Any]:
         "seed": options.seed,
         "num_seeds": options.num_seeds,
         "log_interval": options.line_iterations(config.num_iterations),
+        "replay": None if options.replay is None else str(Path(options.replay).absolute()),
     }
 
 
@@ -49,6 +50,8 @@ def agreed(directory: RunDirectory, config: Config, options: Options) -> Options
     before, run = directory.config, directory.about
     if not options.log_interval:  # the default depends on the length of the run, and lines go on as they were
         options = dataclasses.replace(options, log_interval=run["log_interval"])
+    if options.replay is None:
+        options = dataclasses.replace(options, replay=run.get("replay"))
     was, now = before.to_dict() | run, config.to_dict() | identity(config, options)
     if config.env_steps >= before.env_steps:
         was["total_timesteps"] = now["total_timesteps"]

@@ -6,7 +6,7 @@ A call runs a number of *rows*; a row is `log_interval` iterations and yields on
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -17,13 +17,12 @@ from jaxtyping import Array, Bool, Float, PyTree
 from isobatch.errors import RunError
 from isobatch.learning.iteration import Index, count_turns
 from isobatch.learning.state import TrainState
+from isobatch.rollouts.actors.ledger import Entry
 from isobatch.rollouts.segment import Episodes
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.options import Options
+from isobatch.settings.options import ActorKind, Options
 
 MAX_ROWS = 128  # that one call can return
-# XLA's own choice is 256 bits; 512 were 3 % faster where the processor has them.
-COMPILER_OPTIONS: dict[str, Any] = {"xla_cpu_prefer_vector_width": 512}
 EPISODES = ("episodes/count", "episodes/return_sum", "episodes/length_sum")
 
 Sums = TypeVar("Sums", Array, np.ndarray)
@@ -45,6 +44,9 @@ class Supervision:
     env_timeout: float = Options.env_timeout
     is_stopped: Callable[[], bool] = lambda: False
     agreed: Callable[[int], int] = lambda rows: rows  # between processes that have to do the same
+    actor_kind: ActorKind = "auto"
+    consumed: Callable[[Sequence[Entry]], None] = lambda entries: None  # which rollouts of actors an update used
+    recorded: Sequence[Entry] | None = None  # which it shall use
 
 
 class Program(Protocol):

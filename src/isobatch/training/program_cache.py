@@ -9,25 +9,24 @@ file compiles for himself.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import platform
 import stat
 import time
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import jax
+
+from isobatch.rollouts.compiling import SHORTEST
 
 DIRECTORY = "ISOBATCH_COMPILE_CACHE"  # of the environment: a directory, or 0 for no cache
 MAX_BYTES = 256 * 1024**2
 CHECKED = "checked"  # a file whose time tells up to when entries were checked
 ENTRIES = "*/*-cache"
 PLACE = "jax_compilation_cache_dir"
-SHORTEST = "jax_persistent_cache_min_compile_time_secs"
 
 
 def keep_programs() -> None:
@@ -52,17 +51,6 @@ def keep_programs() -> None:
     jax.config.update(PLACE, str(programs))
     # What cannot be loaded is compiled, and what cannot be written is not there next time: nobody has to know.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
-
-
-@contextmanager
-def not_kept() -> Iterator[None]:
-    """What is compiled in this block is not left for others: it holds addresses of this process."""
-    before = getattr(jax.config, SHORTEST)
-    jax.config.update(SHORTEST, math.inf)
-    try:
-        yield
-    finally:
-        jax.config.update(SHORTEST, before)
 
 
 def is_private(directory: Path) -> bool:

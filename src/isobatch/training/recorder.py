@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
+from isobatch.rollouts.actors.ledger import Entry
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.checkpoint_file import Note
@@ -18,6 +19,7 @@ from isobatch.training.checkpoints import Checkpoints
 from isobatch.training.metrics import INDEX, METRICS, RETURN, Table, mean_return, table_of
 from isobatch.training.metrics_file import Mark, MetricsFile
 from isobatch.training.run_directory import RunDirectory
+from isobatch.training.schedule_file import ScheduleFile
 
 
 class Recorder:
@@ -30,6 +32,8 @@ class Recorder:
         self._flushed = 0
         self._earlier: Table = {}  # what a resumed run had measured before
         self._kept: int | None = None  # the iteration whose state is in the newest checkpoint
+        self._has_actors = config.lag_iterations > 0
+        self._schedule: ScheduleFile | None = None
         self._files = None if directory is None else RunFiles(directory, options.keep_checkpoints)
         self._sinks = [] if directory is None else _open_sinks(directory, config, options)
 
@@ -42,6 +46,8 @@ class Recorder:
         finally:
             if self._files is not None:
                 self._files.checkpoints.close()
+            if self._schedule is not None:
+                self._schedule.close()
             for sink in self._sinks:
                 sink.close()
 
@@ -86,9 +92,16 @@ class Recorder:
             self._files.keep(iteration, states, score, interim)
             self._kept = iteration
 
-    def time(self, env_steps: int, seconds: float, steps_per_second: float) -> None:
+    def time(self, env_steps: int, seconds: float, steps_per_second: float, *waited: float) -> None:
         if self.directory is not None:
-            self.directory.append_timing(env_steps, seconds, steps_per_second)
+            self.directory.append_timing(env_steps, seconds, steps_per_second, *waited)
+
+    def schedule_from(self, update: int) -> Callable[[Sequence[Entry]], None]:
+        """Where it is noted which rollouts of actors updates use, from this one on."""
+        if self.directory is None or not self._has_actors:
+            return lambda entries: None
+        self._schedule = ScheduleFile(self.directory.path, update)
+        return self._schedule.add
 
     def table(self) -> Table:
         """All metrics of the run."""

@@ -6,6 +6,7 @@
 | `run.json`      | seeds, command, versions, device                                           |
 | `metrics.csv`   | one line per row and seed, only appended to; nothing in it depends on time |
 | `timing.csv`    | when each chunk of rows was done                                           |
+| `schedule.csv`  | with actors: which rollouts each update used, see `schedule_file`          |
 | `checkpoints/`  | see `checkpoints` and `checkpoint_file`                                    |
 | `run.lock`      | who writes here, while somebody does                                       |
 
@@ -16,7 +17,6 @@ and what was written after it is removed, so that a resumed run leaves the same 
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
 import platform
@@ -30,21 +30,12 @@ from isobatch.files import DRAFT, read_text, replace_file
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
 from isobatch.settings.options import Options
+from isobatch.settings.versions import versions
 from isobatch.training.lock import LOCK
 from isobatch.training.metrics import Table, read_metrics
 
+WAITED = ("actors/learner_waited", "actors/actor_waited")  # columns of `timing.csv`
 CONFIG, ABOUT, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
-PACKAGES = (
-    "isobatch",
-    "jax",
-    "jaxlib",
-    "equinox",
-    "optax",
-    "gymnax",
-    "gymnasium",
-    "envpool",
-    "numpy",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,11 +123,13 @@ class RunDirectory:
         """The path as one types it in a shell."""
         return shlex.quote(f"./{self.path}" if str(self.path).startswith("-") else str(self.path))
 
-    def append_timing(self, env_steps: int, seconds: float, steps_per_second: float) -> None:
-        path = self.path / TIMING
-        header = "" if path.is_file() and path.stat().st_size else "env_steps,charts/seconds,charts/SPS\n"
+    def append_timing(self, env_steps: int, seconds: float, steps_per_second: float, *waited: float) -> None:
+        """`waited`, with actors: seconds that the learner and that an actor had to wait so far."""
+        path, names = self.path / TIMING, ["env_steps", "charts/seconds", "charts/SPS", *WAITED[: len(waited)]]
+        header = "" if path.is_file() and path.stat().st_size else ",".join(names) + "\n"
+        numbers = [f"{seconds:.3f}", f"{steps_per_second:.1f}", *(f"{part:.3f}" for part in waited)]
         with path.open("a") as file:
-            file.write(f"{header}{env_steps},{seconds:.3f},{steps_per_second:.1f}\n")
+            file.write(f"{header}{env_steps},{','.join(numbers)}\n")
 
     def metrics(self) -> Table:
         """Column name -> values, in the order of the file."""
@@ -158,14 +151,3 @@ def environment() -> dict[str, Any]:
         "system": {"platform": platform.platform(), "cores": len(os.sched_getaffinity(0))},
         "command": " ".join(["isobatch", *sys.argv[1:]]) if Path(sys.argv[0]).name == "isobatch" else "python",
     }
-
-
-def versions() -> dict[str, str]:
-    """Of Python and of the packages that results depend on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found

@@ -20,11 +20,11 @@ from jaxtyping import Array, PyTree
 from isobatch.errors import UsageError
 from isobatch.learning.state import TrainState
 from isobatch.networks.shards import DEVICES, HERE, one_on_each_device
+from isobatch.rollouts.compiling import COMPILER_OPTIONS
 from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import HostState, replaced
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.geometry import divisors
-from isobatch.training.program import COMPILER_OPTIONS
 
 SEEDS = "seeds"
 WHOLE = -1  # stands for the axis of environments in what every shard has in common

@@ -18,9 +18,11 @@ import numpy as np
 from isobatch.advice.monitors import monitor, unspoken
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.errors import RunError, UsageError
+from isobatch.executors.ray_connection import connected
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
+from isobatch.training.async_program import AsyncProgram
 from isobatch.training.devices import use_cores
 from isobatch.training.initial_weights import start_from
 from isobatch.training.loop import Advance, advances, lines_of
@@ -33,6 +35,7 @@ from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
 from isobatch.training.scaling import Sharing
+from isobatch.training.schedule_file import schedule_to_replay
 from isobatch.training.sharding import Layout, layout_for
 
 SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
@@ -83,6 +86,8 @@ def train(
             source = None if init_from is None else str(Path(init_from).absolute())
             directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, source))
         recorder = stack.enter_context(Recorder(directory, config, choices))
+        if config.lag_iterations and choices.actor_kind == "ray":
+            stack.enter_context(connected(choices.address, "actor_kind='ray'", "use actor_kind=process"))
         stopped = stack.enter_context(stop_signals(say))
         iteration = 0
         if directory is not None and resume:
@@ -120,6 +125,15 @@ def run(
         sharing = Sharing.of(config, layout, states, options.num_seeds)
         compile_seconds, clock = time.perf_counter() - clock, time.perf_counter()
         keeper = Bookkeeper(config, options, program, recorder, watch, say, start, layout, sharing)
+        supervision = Supervision(
+            say,
+            options.env_timeout,
+            stopped.is_set,
+            least,
+            options.actor_kind,
+            recorder.schedule_from(start),
+            None if options.replay is None else schedule_to_replay(Path(options.replay), config),
+        )
         steps = advances(
             program,
             config,
@@ -127,7 +141,7 @@ def run(
             hypers,
             start,
             log_interval,
-            Supervision(say, options.env_timeout, stopped.is_set, least),
+            supervision,
             pause_every=keeper.checkpoint_interval,
             meanwhile=recorder.flush,  # the lines of the chunk before
         )
@@ -136,6 +150,8 @@ def run(
                 keeper.keep(step)
                 states, iteration = step.states, step.iteration
         seconds = time.perf_counter() - clock
+        if isinstance(program, AsyncProgram):
+            say(program.interpretation())
         if iteration < config.num_iterations:
             keeper.checkpoint(iteration, states)
         recorder.flush()
@@ -174,6 +190,7 @@ class Bookkeeper:
         sharing: Sharing | None,
     ) -> None:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
+        self.program = program
         self.watch, self.say, self.first, self.layout = watch, say, first, layout
         self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
@@ -195,7 +212,8 @@ class Bookkeeper:
         if self.is_due(step.iteration):
             self.checkpoint(step.iteration, step.states)
             self.monitor()
-        self.recorder.time(progress.env_steps, time.perf_counter() - self._begin, progress.steps_per_second)
+        waited = self.program.waited if isinstance(self.program, AsyncProgram) else ()
+        self.recorder.time(progress.env_steps, time.perf_counter() - self._begin, progress.steps_per_second, *waited)
         self.watch(progress)
 
     def tell_whether_shared_well(self, iteration: int) -> None:

@@ -1,0 +1,95 @@
+"""What every kind of actor provides, and the one that collects in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Array
+
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.rollouts.acting import Acting, Policy, Stepping
+from isobatch.rollouts.actors.wire import packed_tree
+from isobatch.rollouts.collected import CollectedRollout
+from isobatch.rollouts.collector import Collector
+from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.segment import EnvCarry
+from isobatch.settings.config import Config
+
+Say = Callable[[str], None]
+
+
+class Published:
+    """A version of the policy, as it goes out to actors."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """All of it as one array, made when the first actor elsewhere asks."""
+        return packed_tree(self.policy)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose environments an actor steps: of these seeds, `own` of each."""
+
+    env: HostEnvironment
+    config: Config
+    seeds: np.ndarray
+    own: OwnEnvs
+    time_limit: float
+
+    def collector(self) -> Collector:
+        return Collector(self.env, self.config, self.seeds, self.time_limit, here=self.own)
+
+
+class Backend(Protocol):
+    """Environments that run somewhere, and a copy of the policy beside them. Faults are RunErrors."""
+
+    def open(self, carry: EnvCarry, number: int, say: Say) -> EnvCarry:
+        """Start the environments where `carry` says they stood before rollout `number`."""
+        ...
+
+    def collect(
+        self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
+    ) -> tuple[EnvCarry, CollectedRollout]:
+        """T steps, and where they left the environments but for the sums over their episodes."""
+        ...
+
+    def interrupt(self) -> None:
+        """Let a rollout that is being collected come to nothing, soon."""
+        ...
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        ...
+
+
+class LocalBackend:
+    """Environments of this process."""
+
+    def __init__(self, acting: Acting, place: Place) -> None:
+        self._acting, self._collector = acting, place.collector()
+        self._stepping = Stepping(acting)
+
+    def open(self, carry: EnvCarry, number: int, say: Say) -> EnvCarry:
+        carry = self._collector.open(carry, number, say)
+        self._stepping = self._acting.stepping(self._collector)
+        return carry
+
+    def collect(
+        self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
+    ) -> tuple[EnvCarry, CollectedRollout]:
+        running = self._collector.start(carry, self._stepping.actor(policy.policy), keys, number)
+        return self._collector.wait(running)
+
+    def interrupt(self) -> None:
+        self._collector.interrupt()
+
+    def close(self) -> None:
+        self._collector.close()

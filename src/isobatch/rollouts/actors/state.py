@@ -1,0 +1,27 @@
+"""What actors need to go on where their last used rollouts ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from isobatch.networks.actor_critic import Networks
+from isobatch.networks.moments import Moments
+
+
+class ActorsState(eqx.Module):
+    """Of K actors, after the rollouts that were used: whatever was collected beyond is collected again."""
+
+    key: Key[Array, "K"]  # where the randomness of their next rollouts comes from
+    rollouts: Int[Array, "K"]  # that were used
+    discounted: Float[Array, "N"]  # discounted returns in progress, for the normalizer of rewards
+    past: tuple[tuple[Networks, Moments | None], ...]  # the policies of the last L versions, oldest first
+
+    @classmethod
+    def start(cls, actors: int, num_envs: int, lag: int, key: Key[Array, ""], policy: Any) -> ActorsState:
+        """Before the first update: there was no other policy yet."""
+        zeros = jnp.zeros(actors, jnp.int32)
+        return cls(jnp.broadcast_to(key, (actors,)), zeros, jnp.zeros(num_envs), (policy,) * lag)

@@ -1,0 +1,38 @@
+"""The versions that results depend on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+
+PACKAGES = (
+    "isobatch",
+    "jax",
+    "jaxlib",
+    "equinox",
+    "optax",
+    "gymnax",
+    "gymnasium",
+    "envpool",
+    "numpy",
+)
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def difference(expected: dict[str, str], found: dict[str, str]) -> str:
+    """Packages that are installed where the grid was begun, and are not the same here."""
+    return " and ".join(
+        f"{name} {found[name]} where {version} is used"
+        for name, version in expected.items()
+        if version != "not installed" and found[name] != version
+    )
