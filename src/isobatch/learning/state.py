@@ -169,7 +169,7 @@ def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: U
 def first_actors(config: Config, env: AnyEnvironment, networks: Networks, key: Key[Array, ""]) -> ActorsState:
     """The actors before the first rollout, each with the randomness that a run by turns would have."""
     moments = Moments.empty(env.obs_shape) if config.normalize_observations else None
-    return ActorsState.start(config.actors, config.num_envs, config.lag_iterations, key, (networks, moments))
+    return ActorsState.start(config.actors, config.lag_iterations, key, (networks, moments))
 
 
 def first_envs(config: Config, env: AnyEnvironment, seed: UInt32[Array, ""], key: Key[Array, ""]) -> EnvCarry:

@@ -95,7 +95,7 @@ class Segment(eqx.Module):
     valid: Bool[Array, "T N"] | None = None
     # Of data by actors: how many updates older than the policy that learns from it the one is that collected it.
     lag: Float[Array, "T N"] | None = None
-    # Of data by actors whose rewards are normalized: gamma R + r so far, since rows need not follow on the last ones.
+    # Of data by actors whose rewards are normalized: their discounted returns, since rows need not follow on the last.
     discounted: Float[Array, "T N"] | None = None
 
 

@@ -23,7 +23,7 @@ from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import process, replaced
 from isobatch.rollouts.segment import EnvCarry, Episodes, OpenEpisodes, Segment
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.host_functions import CompiledFunctions, split, split_keys
+from isobatch.training.host_functions import CompiledFunctions, looks, split, split_keys
 
 
 class Digested(NamedTuple):
@@ -40,7 +40,6 @@ class ActorFunctions(CompiledFunctions):
     """Of all seeds at once, for actors with equally many environments."""
 
     def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> None:
-        self._gamma = hypers.reward_norm_gamma
         super().__init__(config, env, states, hypers, OwnEnvs(config.num_envs // config.actors))
 
     def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
@@ -48,11 +47,10 @@ class ActorFunctions(CompiledFunctions):
         policy = (states.networks, states.obs_moments, hypers.obs_clip)
         self.rollout = rollout
         self._keys = compile_for(jax.vmap(partial(split_keys, self.num_groups)), states.key)
-        assert states.actors is not None
-        everyone = states.envs.episodes, states.envs.state.fills_in, states.actors.discounted
+        everyone = states.envs.episodes, states.envs.state.fills_in, states.envs.episodes.total
         own: Any = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[:, : self.here.count]), everyone)
         before = (*policy, *own, hypers.reward_norm_gamma, rollout)
-        self._process = compile_for(jax.vmap(self.process_one), *before)
+        self.process_rollout = compile_for(jax.vmap(self.process_one), *before)
         segment = jax.eval_shape(jax.vmap(self.process_one), *before).segment
         parts = [segment] * config.actors, np.zeros(config.actors, np.float32)
         seen = [rollout.obs] * config.actors if config.normalize_observations else None
@@ -61,11 +59,6 @@ class ActorFunctions(CompiledFunctions):
         whole = jax.eval_shape(joined, *parts, states.obs_moments, seen)[0]
         number = jnp.int32(0)
         self.learn = compile_for(self._learn, *split(states.learning), whole, hypers, number, keys, donate=2)
-
-    def with_hypers(self, hypers: Hypers) -> ActorFunctions:
-        """The same functions, whose rollouts are digested with these."""
-        self._gamma = hypers.reward_norm_gamma
-        return self
 
     def update_keys(self, key: Array) -> Keys:
         """Of an update, whose rollouts had theirs."""
@@ -76,16 +69,6 @@ class ActorFunctions(CompiledFunctions):
         groups, of_all = self.acting.num_groups, np.asarray(group_keys)
         own: Any = [of_all[:, actor * groups + group] for group in range(groups)]
         return keys.next, own
-
-    def digest(
-        self, policy: Policy, before: Standing, key: Array, envs: EnvCarry, rollout: CollectedRollout
-    ) -> Content:
-        state = envs.state
-        done: Digested = self._process(*policy, envs.episodes, state.fills_in, before.discounted, self._gamma, rollout)
-        after = replaced(envs, state=replaced(state, fills_in=done.fills_in), episodes=done.open_episodes)
-        standing = Standing(jax.tree.map(np.asarray, after), key, before.number + 1, done.discounted)
-        seen = rollout.obs if self.config.normalize_observations else None
-        return Content(done.segment, done.episodes, seen, standing)
 
     def process_one(
         self,
@@ -109,6 +92,25 @@ class ActorFunctions(CompiledFunctions):
         return Digested(segment, after.episodes, after.open_episodes, after.fills_in, discounted)
 
 
+class RolloutFunctions:
+    """What a rollout goes through in a run with these hyperparameters (`loop.Functions`)."""
+
+    def __init__(self, functions: ActorFunctions, hypers: Hypers) -> None:
+        self._functions, self._gamma = functions, hypers.reward_norm_gamma
+        self.keys_of = functions.keys_of
+
+    def digest(
+        self, policy: Policy, before: Standing, key: Array, envs: EnvCarry, rollout: CollectedRollout
+    ) -> Content:
+        state = envs.state
+        args = envs.episodes, state.fills_in, before.discounted, self._gamma, rollout
+        done: Digested = self._functions.process_rollout(*policy, *args)
+        after = replaced(envs, state=replaced(state, fills_in=done.fills_in), episodes=done.open_episodes)
+        standing = Standing(jax.tree.map(np.asarray, after), key, before.number + 1, done.discounted)
+        seen = rollout.obs if self._functions.config.normalize_observations else None
+        return Content(done.segment, done.episodes, seen, standing)
+
+
 def join(
     segments: list[Segment], lags: Float[Array, "K"], moments: Moments | None, seen: list[Array] | None
 ) -> tuple[Segment, Moments | None]:
@@ -120,3 +122,14 @@ def join(
         obs = jnp.concatenate(seen, axis=1)
         moments = moments.update(obs.astype(float), used=segment.valid)
     return replaced(segment, lag=lag), moments
+
+
+_COMPILED: dict[tuple, ActorFunctions] = {}
+
+
+def actor_functions_for(config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> ActorFunctions:
+    """Compiled once for environments that look alike."""
+    key = looks(config, env, states)
+    if key not in _COMPILED:
+        _COMPILED[key] = ActorFunctions(config.static, env, states, hypers)
+    return _COMPILED[key]

@@ -23,9 +23,8 @@ from isobatch.rollouts.actors.ledger import Entry, FixedOrder, FreeOrder, Ledger
 from isobatch.rollouts.actors.loop import ActorLoop, Content, Standing
 from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import replaced
-from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.actor_functions import ActorFunctions
+from isobatch.training.actor_functions import RolloutFunctions, actor_functions_for
 from isobatch.training.host_functions import split
 from isobatch.training.iterated_program import IteratedProgram
 from isobatch.training.program import Supervision
@@ -37,7 +36,7 @@ class AsyncProgram(IteratedProgram):
     def __init__(
         self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, log_interval: int
     ) -> None:
-        self.functions, self.config, self.env = ActorFunctions(config.static, env, states, hypers), config, env
+        self.functions, self.config, self.env = actor_functions_for(config, env, states, hypers), config, env
         self.log_interval = log_interval
         self._supervision = Supervision()
         self._ledger: Ledger | None = None
@@ -71,7 +70,7 @@ class AsyncProgram(IteratedProgram):
         make = self._maker(states)
         replays = self.env.replays and not config.complete_episodes
         for index, standing in enumerate(self._standings):
-            one = ActorLoop(index, self._ledger, self.functions, make, standing, replays, supervision.say)
+            one = ActorLoop(index, self._ledger, make, standing, replays, supervision.say)
             self._actors.append(one)
         for actor in self._actors:
             actor.open()
@@ -95,13 +94,12 @@ class AsyncProgram(IteratedProgram):
     def _start(self, states: TrainState, hypers: Hypers, iteration: int) -> None:
         """Publish the policies that may be needed, and let the actors run."""
         assert self._ledger is not None
-        self.functions.with_hypers(hypers)
         policies = [*self._past, (states.networks, states.obs_moments)]
         for version, policy in enumerate(policies, start=iteration - len(self._past)):
             if version >= 0:
                 self._ledger.publish(version, Published((*policy, hypers.obs_clip)))
         for actor in self._actors:
-            actor.start()
+            actor.start(RolloutFunctions(self.functions, hypers))
         self._begun = time.perf_counter()
 
     def end(self) -> None:
@@ -135,7 +133,7 @@ class AsyncProgram(IteratedProgram):
         states = replaced(states, learning=learning, obs_moments=moments, key=keys.next, iteration=states.iteration + 1)
         table = np.asarray(metrics)  # waits until it is computed: an actor that took it before would wait in its place
         ledger.publish(iteration + 1, Published((states.networks, moments, hypers.obs_clip)))
-        self._past = [*self._past, before][-self.config.lag_iterations :]
+        self._past = [*self._past, before][len(self._past) + 1 - self.config.lag_iterations :]
         for piece in pieces:
             self._standings[piece.task.actor] = piece.content.after
         self._supervision.consumed([entry_of(iteration, piece) for piece in pieces])
@@ -173,11 +171,13 @@ def standings_of(states: TrainState, actors: int) -> list[Standing]:
     """Where each of K actors stands, from the states of all of them."""
     state, envs = states.actors, jax.tree.map(np.asarray, states.envs)
     assert state is not None
-    width = envs.obs.shape[1] // actors
+    width, scale = envs.obs.shape[1] // actors, states.learning.reward_scale
+    discounted: Any = np.zeros(envs.obs.shape[:2], np.float32) if scale is None else np.asarray(scale.discounted_return)
     standings = []
     for index in range(actors):
         own = slice(index * width, (index + 1) * width)
-        carry = EnvCarry(
+        carry = replaced(
+            envs,
             state=replaced(
                 envs.state,
                 episode=envs.state.episode[:, own],
@@ -188,7 +188,7 @@ def standings_of(states: TrainState, actors: int) -> list[Standing]:
             episodes=jax.tree.map(lambda leaf, own=own: leaf[:, own], envs.episodes),
         )
         number = int(np.asarray(state.rollouts)[0, index])
-        standings.append(Standing(carry, state.key[:, index], number, state.discounted[:, own]))
+        standings.append(Standing(carry, state.key[:, index], number, discounted[:, own]))
     return standings
 
 
@@ -206,7 +206,8 @@ def with_standings(states: TrainState, standings: list[Standing], past: Sequence
     def side_by_side(*leaves: Any) -> Any:
         return np.concatenate([np.asarray(leaf) for leaf in leaves], axis=1)
 
-    envs = EnvCarry(
+    envs = replaced(
+        carries[0],
         state=replaced(
             carries[0].state,
             episode=side_by_side(*(carry.state.episode for carry in carries)),
@@ -221,7 +222,10 @@ def with_standings(states: TrainState, standings: list[Standing], past: Sequence
         states.actors,
         key=jnp.stack([standing.key for standing in standings], axis=1),
         rollouts=np.broadcast_to(numbers, (envs.obs.shape[0], len(numbers))),
-        discounted=side_by_side(*(standing.discounted for standing in standings)),
         past=tuple(past),
     )
-    return replaced(states, envs=envs, actors=actors)
+    learning = states.learning
+    if learning.reward_scale is not None:
+        discounted = side_by_side(*(standing.discounted for standing in standings))
+        learning = replaced(learning, reward_scale=replaced(learning.reward_scale, discounted_return=discounted))
+    return replaced(states, learning=learning, envs=envs, actors=actors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,8 @@ from isobatch.rollouts.host_rollout import PolicyOutput, process
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
+from isobatch.settings.parsing import JsonMapping
+from isobatch.training.own_parts import learning_parts
 from isobatch.training.program import EPISODES, all_finite, metric_vector
 
 
@@ -108,3 +111,12 @@ def split_keys(groups: int, key: Array) -> tuple[Keys, Array]:
     """The keys of an iteration, and one for each group of environments."""
     keys = iteration_keys(key)
     return keys, jax.random.key_data(jax.random.split(keys.rollout, groups))
+
+
+def looks(config: Config, env: HostEnvironment, states: TrainState) -> tuple[Any, ...]:
+    """What compiled functions depend on: equal for environments that look alike, whatever they are called."""
+    nameless = dataclasses.replace(
+        config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync", schedule="free"
+    )
+    spaces = (env.obs_shape, env.obs_dtype, env.action_space, env.max_steps, env.autoreset, env.in_parallel)
+    return nameless, learning_parts(config), spaces, states.iteration.shape[0]

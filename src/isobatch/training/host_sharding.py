@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any
 
@@ -18,9 +17,7 @@ from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import ProcessedRollout, process
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.parsing import JsonMapping
-from isobatch.training.host_functions import CompiledFunctions, split, split_keys
-from isobatch.training.own_parts import learning_parts
+from isobatch.training.host_functions import CompiledFunctions, looks, split, split_keys
 from isobatch.training.sharding import READ, WHOLE, Layout, env_axes
 
 
@@ -99,9 +96,7 @@ def functions_for(
     config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, layout: Layout | None
 ) -> CompiledFunctions:
     """Compiled once for environments that look alike, whatever they are called."""
-    nameless = dataclasses.replace(config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync")
-    looks = (env.obs_shape, env.obs_dtype, env.action_space, env.max_steps, env.autoreset, env.in_parallel)
-    key = (nameless, learning_parts(config), looks, states.iteration.shape[0], layout)
+    key = (*looks(config, env, states), layout)
     if key not in _COMPILED:
         if layout is None:
             functions = CompiledFunctions(config.static, env, states, hypers, OwnEnvs(config.num_envs))

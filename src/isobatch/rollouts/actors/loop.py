@@ -60,19 +60,18 @@ class ActorLoop:
         self,
         index: int,
         ledger: Ledger,
-        functions: Functions,
         make: Callable[[int], Backend],
         standing: Standing,
         replays: bool,
         say: Say,
     ) -> None:
         """`replays`: whether episodes can be had again from seeds and actions."""
-        self.index, self._ledger, self._functions, self._make = index, ledger, functions, make
+        self.index, self._ledger, self._make = index, ledger, make
         self.standing, self._replays, self._say = standing, replays, say
         self.backend = make(index)
         self.restarts = 0
         self._failures = 0
-        self._thread = threading.Thread(target=self._run, daemon=True, name=f"actor {index}")
+        self._thread: threading.Thread | None = None
 
     def open(self) -> None:
         """Start the environments where they stood. What fails here is no accident of a run."""
@@ -82,7 +81,9 @@ class ActorLoop:
         after = self.backend.open(envs, number, self._say)
         return jax.tree.map(np.asarray, after)
 
-    def start(self) -> None:
+    def start(self, functions: Functions) -> None:
+        self._functions = functions
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"actor {self.index}")
         self._thread.start()
 
     def interrupt(self) -> None:
@@ -91,7 +92,7 @@ class ActorLoop:
 
     def close(self, patience: float) -> None:
         """After `interrupt`; a step of an environment may take so many seconds."""
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(patience)
         self.backend.close()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int, Key
 
 from isobatch.networks.actor_critic import Networks
 from isobatch.networks.moments import Moments
@@ -17,11 +17,9 @@ class ActorsState(eqx.Module):
 
     key: Key[Array, "K"]  # where the randomness of their next rollouts comes from
     rollouts: Int[Array, "K"]  # that were used
-    discounted: Float[Array, "N"]  # discounted returns in progress, for the normalizer of rewards
     past: tuple[tuple[Networks, Moments | None], ...]  # the policies of the last L versions, oldest first
 
     @classmethod
-    def start(cls, actors: int, num_envs: int, lag: int, key: Key[Array, ""], policy: Any) -> ActorsState:
+    def start(cls, actors: int, lag: int, key: Key[Array, ""], policy: Any) -> ActorsState:
         """Before the first update: there was no other policy yet."""
-        zeros = jnp.zeros(actors, jnp.int32)
-        return cls(jnp.broadcast_to(key, (actors,)), zeros, jnp.zeros(num_envs), (policy,) * lag)
+        return cls(jnp.broadcast_to(key, (actors,)), jnp.zeros(actors, jnp.int32), (policy,) * lag)
