@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.training.devices import use_cores
     from isobatch.training.processes import is_first, joined
 
-    use_cores(options.num_seeds, config, options.devices)
+    use_cores(options.num_seeds, config, options.devices, actor_kind=options.actor_kind)
     with joined(team_of(args), lambda sentence: console.say(f"isobatch: {sentence}{kept(run_dir)}")):
         return _train(args, config, options, run_dir, is_first())
 

@@ -38,7 +38,7 @@ class Options:
     actor_kind: Annotated[
         ActorKind,
         "Where actors run: thread, in this process; process, each in one of its own; ray, on a Ray cluster; auto: "
-        "threads for environments that step outside of Python (EnvPool), else processes.",
+        "threads for images of EnvPool, else processes.",
     ] = "auto"
     address: Annotated[
         str | None, "actor_kind ray: HOST:PORT of the cluster; else that of RAY_ADDRESS, or one on this machine."

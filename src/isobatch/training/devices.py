@@ -8,12 +8,17 @@ import jax
 
 from isobatch.envs.registry import host_environment_of
 from isobatch.settings.config import Config
+from isobatch.settings.options import ActorKind
 
 _chosen = False
 
 
 def use_cores(
-    num_seeds: int | None = None, config: Config | None = None, devices: int = 0, cores: int | None = None
+    num_seeds: int | None = None,
+    config: Config | None = None,
+    devices: int = 0,
+    cores: int | None = None,
+    actor_kind: ActorKind = "auto",
 ) -> None:
     """One XLA CPU device per core, or more where `devices` are asked for, if JAX has not started yet: seeds and shards
     are spread over them. The first call decides.
@@ -22,7 +27,8 @@ def use_cores(
     it to another thread: one thread was 6 to 10 % faster than two. PJRT_NPROC overrides it, for large networks.
 
     Where environments step outside JAX there is one device. Calls run in the thread that makes them, since a policy
-    that acts for a few environments is faster than a change of threads; networks on images get all cores.
+    that acts for a few environments is faster than a change of threads; networks on images get all cores. Actors that
+    are threads need one besides the learner's, or all of them would wait for each other.
 
     `cores` is how many there are on the machine whose bits are wanted, where that is not this one.
     """
@@ -42,6 +48,7 @@ def use_cores(
     if env is not None:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     if num_seeds == 1 if env is None else len(env.obs_shape) < 3:
-        os.environ.setdefault("PJRT_NPROC", "1")
+        beside = config is not None and config.lag_iterations > 0 and actor_kind == "thread"
+        os.environ.setdefault("PJRT_NPROC", "2" if beside else "1")
     if cores != here:
         os.environ.setdefault("PJRT_NPROC", str(cores))

@@ -64,7 +64,8 @@ def train(
     about twice a second, `say` gets sentences meant for a person. Further options are the fields of `Options`.
     """
     choices = Options.from_keywords(seed=seed, num_seeds=num_seeds, **options)
-    use_cores(config=config, devices=choices.devices)  # unless the program did, knowing that it will train few seeds
+    # Unless the program did, knowing that it will train few seeds.
+    use_cores(config=config, devices=choices.devices, actor_kind=choices.actor_kind)
     if not resume:
         config = choices.sharded(config, jax.process_count())
     check_same(config, choices)

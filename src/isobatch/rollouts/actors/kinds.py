@@ -15,6 +15,14 @@ from isobatch.rollouts.collected import CollectedRollout
 from isobatch.settings.options import ActorKind
 
 
+def kind_for(kind: ActorKind, env: HostEnvironment) -> ActorKind:
+    """What `auto` means: threads where images would have to be copied and Python has little to do; else processes,
+    where neither Python nor small networks wait for the learner's."""
+    if kind != "auto":
+        return kind
+    return "thread" if env.in_parallel and len(env.obs_shape) == 3 else "process"
+
+
 def maker_of(
     kind: ActorKind,
     env: HostEnvironment,
@@ -24,9 +32,8 @@ def maker_of(
     policy: Policy,
     rollout: CollectedRollout,
 ) -> Callable[[int], Backend]:
-    """Makes the backend of each actor. `auto`: threads where environments step outside of Python, else processes."""
-    if kind == "auto":
-        kind = "thread" if env.in_parallel else "process"
+    """Makes the backend of each actor."""
+    kind = kind_for(kind, env)
     if kind == "thread":
         return lambda index: LocalBackend(acting, place(index))
     if kind == "process":

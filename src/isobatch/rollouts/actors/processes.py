@@ -21,8 +21,14 @@ BEAT = 1.0  # seconds between two signs of life
 SILENCE = 30.0  # seconds without one, after which a process is given up
 START_SECONDS = 300.0  # that a process may take to begin: it imports JAX and compiles
 ALIVE = b""
-# Its networks are small, and others want the other cores.
+# Its networks are small, and others want the other cores: no call changes threads.
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
+ALONE = {
+    "JAX_PLATFORMS": "cpu",
+    "JAX_CPU_ENABLE_ASYNC_DISPATCH": "false",
+    "PJRT_NPROC": "1",
+    "OMP_NUM_THREADS": "1",
+}
 CACHE = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 
 
@@ -77,7 +83,7 @@ def environment() -> dict[str, str]:
     """Of a child: one device, one thread, and the compiled programs that this process keeps."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=1 {ONE_THREAD}"
     kept = {name.upper(): str(value) for name in CACHE if (value := getattr(jax.config, name)) is not None}
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags.strip(), "OMP_NUM_THREADS": "1", **kept}
+    return kept | ALONE | {"XLA_FLAGS": flags.strip()}
 
 
 def serve(descriptor: int) -> None:

@@ -1,0 +1,236 @@
+"""Actors that collect while the learner learns: what do they bring, what do they cost, and what do kills do to them?
+
+    python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns, and what is learned
+    python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits after a resume
+    python benchmarks/asynchrony.py endurance 10 million steps: memory, files and threads of all processes
+
+Each writes its table into benchmarks/results/asynchrony-NAME.md. For speed the machine should do nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+CARTPOLE = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 128 --num-minibatches 4"
+LUNAR = "--env gymnasium/LunarLander-v3 --num-envs 64 --num-steps 128 --num-minibatches 16 --learning-rate 1e-3"
+SPEED = {  # name -> settings, steps of a run, actors
+    "EnvPool CartPole, 64 x 128": (CARTPOLE, 3_000_000, "1"),
+    "Gymnasium LunarLander, 64 x 128": (LUNAR, 327_680, "4"),
+}
+LEARNED = {"EnvPool CartPole, 64 x 128": 300_000, "Gymnasium LunarLander, 64 x 128": 300_000}
+WARM_UP = 0.25  # of the steps of a run, before which its speed is not counted
+
+
+def command(words: str, run: Path) -> list[str]:
+    where = [] if "--resume" in words else ["--run-dir", str(run)]
+    return [sys.executable, "-m", "isobatch", "train", *words.split(), "--quiet", "--json", *where]
+
+
+def finished(words: str, run: Path) -> dict:
+    done = subprocess.run(command(words, run), capture_output=True, timeout=3600)
+    if done.returncode:
+        raise SystemExit(f"{words}: {done.stderr.decode()}")
+    return json.loads(done.stdout)
+
+
+def steady_speed(run: Path) -> float:
+    """Steps per second after the beginning, in which processes start."""
+    rows = [[float(cell) for cell in row[:2]] for row in list(csv.reader((run / "timing.csv").open()))[1:]]
+    first = next(row for row in rows if row[0] >= WARM_UP * rows[-1][0])
+    return (rows[-1][0] - first[0]) / (rows[-1][1] - first[1])
+
+
+def lags(run: Path) -> tuple[float, int]:
+    """Mean and largest age of rollouts when they were used, in updates."""
+    rows = [[int(cell) for cell in row] for row in list(csv.reader((run / "schedule.csv").open()))[1:]]
+    ages = [row[0] - row[3] for row in rows]
+    return statistics.mean(ages), max(ages)
+
+
+def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Speeds by turns, so that all meet the same machine; then returns of several seeds."""
+    yield "| run | max_lag | steps/s | times the run by turns (rounds) | mean lag, largest, in iterations |"
+    yield "|---|---|---|---|---|"
+    kinds = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i"}
+    for name, (words, steps, actors) in SPEED.items():
+        speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
+        ages = {}
+        for turn in range(args.rounds):
+            for kind, flags in kinds.items():
+                run = scratch / f"{len(name)}-{kind}-{turn}"
+                lag = f"--actors {actors} {flags}" if flags else ""
+                finished(f"{words} --total-timesteps {steps} {lag}", run)
+                speeds[kind].append(steady_speed(run))
+                ages[kind] = "{:.2f}, {}".format(*lags(run)) if flags else ""
+        for kind, found in speeds.items():
+            ratios = [ours / base for ours, base in zip(found, speeds["by turns"], strict=True)]
+            spread = (
+                f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+                if kind != "by turns"
+                else ""
+            )
+            yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {spread} | {ages[kind]} |"
+    yield ""
+    yield f"| run | steps | max_lag | mean return over the run of {args.seeds} seeds, 95 % interval |"
+    yield "|---|---|---|---|"
+    for name, (words, _, actors) in SPEED.items():
+        for kind, flags in kinds.items():
+            run = scratch / f"{len(name)}-{kind}-learned"
+            lag = f"--actors {actors} {flags}" if flags else ""
+            finished(f"{words} --total-timesteps {LEARNED[name]} --num-seeds {args.seeds} {lag}", run)
+            yield f"| {name} | {LEARNED[name]:,} | {kind} | {learned(run)} |"
+
+
+def learned(run: Path) -> str:
+    """The mean return over the run, of each seed, with an interval over seeds."""
+    import numpy as np
+
+    from isobatch.formatting import with_interval
+    from isobatch.statistics.bootstrap import estimate, unit_mean
+    from isobatch.training.metrics import RETURN, read_metrics
+
+    table = read_metrics(run)
+    of_seed = [np.nanmean(table[RETURN][table["seed"] == seed]) for seed in np.unique(table["seed"])]
+    return with_interval(estimate(unit_mean, np.array(of_seed)))
+
+
+WALK = "--env gymnasium/CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 81920 --num-minibatches 2"
+ACTORS = "--actors 2 --max-lag 2i"
+KEPT = "--checkpoint-interval 20 --log-interval 5"
+
+
+def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Of an actor, of runs with a free schedule; and of the whole run, with a fixed schedule and with a replayed one."""
+    luck = random.Random(args.seed)
+    clock = time.monotonic()
+    finished(f"{WALK} {ACTORS} --schedule fixed {KEPT}", scratch / "fixed")
+    seconds = time.monotonic() - clock
+    done = runs = worst = again = 0
+    while done < args.kills:
+        run = scratch / f"free{runs}"
+        process = subprocess.Popen(
+            command(f"{WALK} {ACTORS} {KEPT}", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None and done < args.kills:
+            time.sleep(luck.uniform(0.1, 0.3) * seconds)
+            victims = actors_of(process.pid)
+            if victims and process.poll() is None:
+                os.kill(luck.choice(victims), signal.SIGKILL)
+                done += 1
+        if process.wait():
+            raise SystemExit(f"{run} ended with code {process.returncode}")
+        finished(f"--replay {run} {KEPT}", scratch / f"replayed{runs}")
+        worst, runs = max(worst, lags(run)[1]), runs + 1
+        again += is_same(run, scratch / f"replayed{runs - 1}")
+        print(f"{done} actors killed", file=sys.stderr, flush=True)
+    yield f"{done} kills of an actor in {runs} runs with a free schedule: all ended, no rollout was more than {worst} updates old"
+    yield f"(max_lag 2 iterations), and {again} of {runs} were had again to the bit by --replay."
+    yield ""
+    for name, base, words in (
+        ("a fixed schedule", scratch / "fixed", f"{WALK} {ACTORS} --schedule fixed"),
+        ("a replayed one", scratch / "free0", f"--replay {scratch / 'free0'}"),
+    ):
+        done = runs = same = 0
+        while done < args.kills // 2:
+            run = scratch / f"whole{name[2]}{runs}"
+            while done < args.kills // 2:
+                goes_on = f"--resume {run}" if (run / "config.yaml").exists() else words
+                process = subprocess.Popen(
+                    command(f"{goes_on} {KEPT}", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+                time.sleep(luck.uniform(0.3, 0.9) * seconds)
+                if process.poll() is not None:
+                    break
+                process.kill()
+                process.wait()
+                done += 1
+            goes_on = f"--resume {run}" if (run / "config.yaml").exists() else words
+            finished(f"{goes_on} {KEPT}", run)
+            same, runs = same + is_same(run, base), runs + 1
+            print(f"{done} runs with {name} killed, {same} of {runs} identical", file=sys.stderr, flush=True)
+        yield f"{done} kills of the whole run with {name}: {same} of {runs} identical to the one that was left alone."
+        yield ""
+
+
+def is_same(one: Path, other: Path) -> bool:
+    from isobatch.training.verification import first_difference
+
+    schedules = [(run / "schedule.csv").read_bytes() for run in (one, other)]
+    return schedules[0] == schedules[1] and first_difference(one, other) is None
+
+
+def actors_of(pid: int) -> list[int]:
+    """The processes of the actors of a run."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            if b"actors.processes" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(int(child))
+    return found
+
+
+def endurance(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Looked at every few seconds; the beginning, in which everything is made, is left out."""
+    words = f"{CARTPOLE} --total-timesteps {args.steps} --actors 2 --max-lag 2i"
+    process = subprocess.Popen(command(words, scratch / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seen = []
+    while process.poll() is None:
+        time.sleep(3)
+        try:
+            seen.append([sum(parts) for parts in zip(*map(held, [process.pid, *actors_of(process.pid)]), strict=True)])
+        except OSError:
+            break
+    if process.wait():
+        raise SystemExit(f"ended with code {process.returncode}")
+    half = seen[len(seen) // 5 : -1]
+    yield f"{args.steps:,} steps, {len(half)} looks at the learner and two actors together:"
+    yield ""
+    yield "| | first tenth of the looks | last tenth |"
+    yield "|---|---|---|"
+    tenth = max(1, len(half) // 10)
+    for index, name in enumerate(("memory, MB", "open files", "threads")):
+        column = [row[index] for row in half]
+        yield f"| {name} | {statistics.mean(column[:tenth]):,.0f} | {statistics.mean(column[-tenth:]):,.0f} |"
+
+
+def held(pid: int) -> tuple[float, int, int]:
+    """Memory in MB, open files and threads of a process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    return int(status["VmRSS"].split()[0]) / 1000, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("speed", "kills", "endurance"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=10_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        lines = []
+        for line in {"speed": speed, "kills": kills, "endurance": endurance}[args.part](Path(scratch), args):
+            print(line, flush=True)
+            lines.append(line)
+    RESULTS.mkdir(exist_ok=True)
+    text = f"`python benchmarks/asynchrony.py {args.part}`\n\n" + "\n".join(lines).rstrip() + "\n"
+    (RESULTS / f"asynchrony-{args.part}.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
