@@ -1,7 +1,7 @@
 """Actors that collect while the learner learns: what do they bring, what do they cost, and what do kills do to them?
 
     python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns, and what is learned
-    python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits after a resume
+    python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits of a resume
     python benchmarks/asynchrony.py endurance 10 million steps: memory, files and threads of all processes
 
 Each writes its table into benchmarks/results/asynchrony-NAME.md. For speed the machine should do nothing else.
@@ -37,6 +37,10 @@ WARM_UP = 0.25  # of the steps of a run, before which its speed is not counted
 def command(words: str, run: Path) -> list[str]:
     where = [] if "--resume" in words else ["--run-dir", str(run)]
     return [sys.executable, "-m", "isobatch", "train", *words.split(), "--quiet", "--json", *where]
+
+
+def started(words: str, run: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command(words, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def finished(words: str, run: Path) -> dict:
@@ -77,12 +81,8 @@ def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
                 ages[kind] = "{:.2f}, {}".format(*lags(run)) if flags else ""
         for kind, found in speeds.items():
             ratios = [ours / base for ours, base in zip(found, speeds["by turns"], strict=True)]
-            spread = (
-                f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-                if kind != "by turns"
-                else ""
-            )
-            yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {spread} | {ages[kind]} |"
+            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+            yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {spread if ages[kind] else ''} | {ages[kind]} |"
     yield ""
     yield f"| run | steps | max_lag | mean return over the run of {args.seeds} seeds, 95 % interval |"
     yield "|---|---|---|---|"
@@ -104,7 +104,8 @@ def learned(run: Path) -> str:
 
     table = read_metrics(run)
     of_seed = [np.nanmean(table[RETURN][table["seed"] == seed]) for seed in np.unique(table["seed"])]
-    return with_interval(estimate(unit_mean, np.array(of_seed)))
+    array = np.array(of_seed)
+    return with_interval(estimate(lambda weights: unit_mean(array, weights), len(array), what="seeds"))
 
 
 WALK = "--env gymnasium/CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 81920 --num-minibatches 2"
@@ -113,7 +114,7 @@ KEPT = "--checkpoint-interval 20 --log-interval 5"
 
 
 def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
-    """Of an actor, of runs with a free schedule; and of the whole run, with a fixed schedule and with a replayed one."""
+    """Of an actor, in runs with a free schedule; of the whole run, with a fixed schedule and with a replayed one."""
     luck = random.Random(args.seed)
     clock = time.monotonic()
     finished(f"{WALK} {ACTORS} --schedule fixed {KEPT}", scratch / "fixed")
@@ -121,9 +122,7 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     done = runs = worst = again = 0
     while done < args.kills:
         run = scratch / f"free{runs}"
-        process = subprocess.Popen(
-            command(f"{WALK} {ACTORS} {KEPT}", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = started(f"{WALK} {ACTORS} {KEPT}", run)
         while process.poll() is None and done < args.kills:
             time.sleep(luck.uniform(0.1, 0.3) * seconds)
             victims = actors_of(process.pid)
@@ -136,8 +135,8 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
         worst, runs = max(worst, lags(run)[1]), runs + 1
         again += is_same(run, scratch / f"replayed{runs - 1}")
         print(f"{done} actors killed", file=sys.stderr, flush=True)
-    yield f"{done} kills of an actor in {runs} runs with a free schedule: all ended, no rollout was more than {worst} updates old"
-    yield f"(max_lag 2 iterations), and {again} of {runs} were had again to the bit by --replay."
+    yield f"{done} kills of an actor in {runs} runs with a free schedule: all ended, no rollout was more than {worst} "
+    yield f"updates old (max_lag 2 iterations), and {again} of {runs} were had again to the bit by --replay."
     yield ""
     for name, base, words in (
         ("a fixed schedule", scratch / "fixed", f"{WALK} {ACTORS} --schedule fixed"),
@@ -148,9 +147,7 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             run = scratch / f"whole{name[2]}{runs}"
             while done < args.kills // 2:
                 goes_on = f"--resume {run}" if (run / "config.yaml").exists() else words
-                process = subprocess.Popen(
-                    command(f"{goes_on} {KEPT}", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-                )
+                process = started(f"{goes_on} {KEPT}", run)
                 time.sleep(luck.uniform(0.3, 0.9) * seconds)
                 if process.poll() is not None:
                     break
@@ -185,7 +182,7 @@ def actors_of(pid: int) -> list[int]:
 def endurance(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     """Looked at every few seconds; the beginning, in which everything is made, is left out."""
     words = f"{CARTPOLE} --total-timesteps {args.steps} --actors 2 --max-lag 2i"
-    process = subprocess.Popen(command(words, scratch / "run"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = started(words, scratch / "run")
     seen = []
     while process.poll() is None:
         time.sleep(3)
