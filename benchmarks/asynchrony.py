@@ -82,7 +82,8 @@ def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
         for kind, found in speeds.items():
             ratios = [ours / base for ours, base in zip(found, speeds["by turns"], strict=True)]
             spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-            yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {spread if ages[kind] else ''} | {ages[kind]} |"
+            shown = spread if ages[kind] else ""
+            yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {shown} | {ages[kind]} |"
     yield ""
     yield f"| run | steps | max_lag | mean return over the run of {args.seeds} seeds, 95 % interval |"
     yield "|---|---|---|---|"
