@@ -72,7 +72,9 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
     assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
-    assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep minus trajectory")
+    good = {"aggregation": "timestep", "optimizer": "sgd"}
+    assert "which is above 0" in sentence("aggregation", good, "With sgd: timestep minus trajectory")
+    assert "which cannot be told from 0" in sentence("aggregation", good, "With adam: timestep minus trajectory")
 
 
 def test_invariance_names_the_critical_batch_size() -> None:

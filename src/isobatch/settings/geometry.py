@@ -76,7 +76,7 @@ def center_of_mass(beta: float) -> float:
 
 
 def beta_of_rollout(gradient_steps: int) -> float:
-    """Decay rate of an average as old as the policy that collected the rollout is in the mean over its K gradient steps.
+    """Decay rate of an average as old as the policy that collected a rollout is in the mean over its K gradient steps.
 
     That one is 0 steps old at the first of them and K - 1 at the last, so (K - 1)/2: beta/(1 - beta) is that at
     beta = (K - 1)/(K + 1).
