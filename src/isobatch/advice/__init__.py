@@ -49,8 +49,8 @@ class Advice:
 
     def _repr_html_(self) -> str:
         findings = (*self.monitors, *self.checks)
-        rows = [[f.status, f.name, f.text, ", ".join(map(str, f.suggestions)), f.source] for f in findings]
-        table = html_table(self._title, ["", "rule", "finding", "try", "source"], rows)
+        rows = [[f.status, f.name, f.text, f.tries, f.source] for f in findings]
+        table = html_table(self._title, ["", "rule", "finding", "suggestion", "source"], rows)
         return table + html_list(self._differences())
 
     def to_json(self) -> dict[str, object]:

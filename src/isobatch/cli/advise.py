@@ -101,8 +101,8 @@ def _table(findings: Iterable[Finding]) -> RichTable:
     rows: list[list[str | Text]] = []
     for finding in sorted(findings, key=lambda f: order.index(f.status)):
         text = Text(finding.text)
-        if finding.suggestions:
-            text.append(f" Try {', '.join(map(str, finding.suggestions))}.", style="bold")
+        if finding.tries:
+            text.append(f" {finding.tries}", style="bold")
         text.append(f" [{finding.source}]", style="dim")
         rows.append([Text(finding.status, style=STYLES[finding.status]), finding.name, text])
     return console.text_table(["", "rule", "finding"], rows)

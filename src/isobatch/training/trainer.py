@@ -234,8 +234,7 @@ class Bookkeeper:
         findings, _ = monitor(self.recorder.table(), self.config)
         fresh, self._spoken = unspoken(findings, self._spoken)
         for finding in fresh:
-            tries = f" Try {', '.join(map(str, finding.suggestions))}." if finding.suggestions else ""
-            self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
+            self.say(f"{finding.name}: {finding.text} {finding.tries} [{finding.source}]")
 
     def stopped_by(self, fault: str, step: Advance) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""
