@@ -56,7 +56,8 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
         return Finding(name, "note", f"clip fraction: {why}.", PAPER)
     several = config.update_epochs > 1
     high, epochs = HIGH_CLIP[several], "several policy epochs" if several else "one policy epoch"
-    text = f"{share:.2%} of the ratios are clipped; much less than 1% or much more than {high:.0%} is unusual with {epochs}"
+    usual = f"much less than 1% or much more than {high:.0%} is unusual with {epochs}"
+    text = f"{share:.2%} of the ratios are clipped; {usual}"
     if share > MUCH_MORE * high:
         rate = config.hypers.learning_rate
         change = Suggestion("learning_rate", rate, rate * _quantile(share) / _quantile(high))
