@@ -181,12 +181,15 @@ def show(result: Result) -> None:
     """The table at the end of a run."""
     from isobatch.training.run_directory import RunDirectory
 
+    columns = {"final return": result.final_return}
+    if result.options.eval_interval:
+        columns["evaluation"] = result.newest_evaluation
     rows = [
-        [str(seed), console.number(value)]
-        for seed, value in zip(result.options.seeds, result.final_return, strict=True)
+        [str(seed), *map(console.number, values)]
+        for seed, *values in zip(result.options.seeds, *columns.values(), strict=True)
     ]
     console.out.print()
-    console.out.print(console.table("", ["seed", "final return"], rows))
+    console.out.print(console.table("", ["seed", *columns], rows))
     speed = f", {result.steps_per_second:,.0f} steps/s in all, {result.compile_seconds:.1f} s to compile"
     console.out.print(f"\n{result.env_steps:,} steps per seed{speed if result.steps_per_second else ''}.")
     assert result.run_dir is not None  # the command keeps every run
@@ -196,8 +199,19 @@ def show(result: Result) -> None:
     if used is not None and len(used):
         share = float(np.nanmean(used)) / result.config.geometry.iteration_batch
         console.out.print(f"{share:.0%} of the steps were learned from: whole episodes.")
+    if result.options.eval_interval:
+        console.out.print(evaluations_sentence(result))
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
         console.out.print(f"Interrupted and kept: isobatch train --resume {words}")
     else:
         console.out.print(f"isobatch eval {words}\nisobatch plot {words}")
+
+
+def evaluations_sentence(result: Result) -> str:
+    """How often the run was evaluated, and where that is kept."""
+    steps = sorted(set(result.evaluations["env_steps"].tolist()))
+    if not steps:
+        return f"No seed was evaluated: no training return reached {result.options.eval_threshold:g}."
+    times, episodes = counted(len(steps), "evaluation"), counted(result.options.eval_episodes, "episode")
+    return f"{times} of {episodes}, from step {steps[0]:,} on: evaluations.csv in the run's directory."

@@ -53,7 +53,7 @@ def grid(scale: str) -> Grid:
 def unaggregated(env: str, scale: str) -> Config:
     """The settings on an environment, before what the study varies."""
     if scale == "paper":
-        return base("reinforce", env, scale, **PROCGEN, total_timesteps=99_840_000, max_grad_norm="inf")
+        return base("reinforce", env, scale, None, **PROCGEN, total_timesteps=99_840_000, max_grad_norm="inf")
     algo, small = SIZES[env]
     return base(algo, env, scale, small | dict(total_timesteps=STEPS[scale][env], max_grad_norm="inf"))
 
