@@ -13,7 +13,7 @@ from isobatch.cli.console import Output
 from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
-from isobatch.formatting import counted, setting_text
+from isobatch.formatting import byte_text, counted, setting_text
 from isobatch.settings.accounting import batch_accounting, surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -91,9 +91,9 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
     from isobatch.envs.registry import environment_of
 
     if config.policy_iterations_per_phase:
-        from isobatch.training.memory import in_words, phase_bytes
+        from isobatch.training.memory import phase_bytes
 
-        lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
+        lines.append(("phase memory", byte_text(phase_bytes(config, environment_of(config), options.num_seeds))))
     if config.complete_episodes:
         limit, batch = environment_of(config).max_steps, config.geometry.iteration_batch
         used = surely_used(config, limit)

@@ -59,12 +59,14 @@ def lines_until(path: Path, iteration: int) -> tuple[Mark, list[tuple]]:
     """The lines of `evaluations.csv` up to an iteration, as the file and as numbers; what a kill cut short is none."""
     content = path.read_bytes() if path.is_file() else b""
     header, *lines = content.splitlines(keepends=True) or [b""]
-    size, kept = 0, []
+    size = 0
+    kept: list[tuple] = []
     for line in lines:
         numbers = numbers_of(line)
         if numbers is None or numbers[0] > iteration:
             break
-        size, kept = size + len(line), [*kept, numbers]
+        size += len(line)
+        kept.append(numbers)
     return Mark(len(header) + size if kept else 0, ""), kept
 
 
