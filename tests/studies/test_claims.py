@@ -15,7 +15,7 @@ from isobatch.studies.grid import SCALES
 
 def test_the_catalogue_is_complete() -> None:
     assert set(STUDIES) == {
-        *("staleness", "invariance", "adam-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
+        *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
     }
     with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
         study_of("stalenes")
@@ -71,6 +71,9 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "final return: c = 1: 0.50, c = 16: 0.90; a gap of 0.4" in sentence("epochs", several, "E = 4")
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
+    linear = {"sgd_rule": "linear", "divisor": 64}
+    assert "c = 64: 0.90" in sentence("sgd-rule", linear, "CartPole-v1, linear, normalized final")
+    assert "which is above 0" in sentence("sgd-rule", linear, "At c = 64, linear minus none")
     assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
     good = {"aggregation": "timestep", "optimizer": "sgd"}
     assert "which is above 0" in sentence("aggregation", good, "With sgd: timestep minus trajectory")
@@ -95,6 +98,15 @@ def test_what_doubling_does_is_found() -> None:
     np.testing.assert_allclose(found, np.array([[-1.0], [-0.5], [-0.5]]) * np.ones(4), atol=1e-9)
     np.testing.assert_allclose(slopes(rows, "normalized_mean"), 0, atol=1e-9)
     assert any("they differ (-0.50" in sentence for sentence in STUDIES["prox-grid"].verdict(rows))
+
+
+def test_the_rate_of_sgd_follows_three_rules() -> None:
+    """At c = 64: 1/64, 1/8 and all of the base's; everything else is the same."""
+    cells = {cell.factors["sgd_rule"]: cell.config for cell in STUDIES["sgd-rule"].grid("quick").cells}
+    base = cells["nothing to do"].hypers.learning_rate
+    rates = [cells[rule].hypers.learning_rate / base for rule in ("linear", "square root", "none")]
+    assert rates == pytest.approx([1 / 64, 1 / 8, 1])
+    assert len({cells[rule].replace(learning_rate=1.0) for rule in ("linear", "square root", "none")}) == 1
 
 
 def test_settings_of_the_paper() -> None:

@@ -8,8 +8,8 @@ from isobatch.settings.config import Aggregation, Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import levels, select
-from isobatch.studies.verdicts import MEASURES, Question, answers, gap_sentences
+from isobatch.studies.scores import MEAN, levels, select
+from isobatch.studies.verdicts import MEASURES, Question, answers, gap_sentences, in_short
 
 AGGREGATIONS = typing.get_args(Aggregation)
 # Whole episodes: a rollout has room for one at least, and one gradient step is taken on it.
@@ -59,11 +59,13 @@ def unaggregated(env: str, scale: str) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    gaps, questions = [], []
+    gaps, questions, shortest = [], [], []
     for optimizer in levels(rows, "optimizer"):
         chosen = select(rows, optimizer=optimizer)
         gaps += gap_sentences(f"With {optimizer}", chosen, "aggregation")
         textbook = dict(optimizer=optimizer, aggregation="trajectory")
+        mean = textbook | dict(aggregation="timestep")
+        shortest.append(Question(f"with {optimizer}", MEAN, mean, textbook))
         questions += [
             Question(
                 f"With {optimizer}: {name} minus trajectory (the textbook's), in normalized {score}",
@@ -75,7 +77,8 @@ def verdict(rows: list[Row]) -> list[str]:
             if name != "trajectory"
             for column, score in MEASURES.items()
         ]
-    return gaps + answers(rows, questions)
+    short = in_short(rows, "mean over time steps minus the textbook's, in normalized return over the run", shortest)
+    return [short, *gaps, *answers(rows, questions)]
 
 
 CLAIM = "Averaging over time steps is as good as the textbook's sum over each trajectory."
