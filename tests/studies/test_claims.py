@@ -11,6 +11,7 @@ from isobatch.statistics.normalization import range_of
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import SCALES
+from isobatch.studies.verdicts import Question, answers
 
 
 def test_the_catalogue_is_complete() -> None:
@@ -43,7 +44,8 @@ def test_every_grid_builds(name: str, scale: str) -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_verdicts_are_sentences(name: str) -> None:
     found = STUDIES[name].verdict(made_up(name))
-    assert found
+    assert found[0].startswith("In short, ")
+    assert " less " not in " ".join(found).replace("less than", "")  # a difference is A minus B
     assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
 
 
@@ -78,6 +80,25 @@ def test_verdicts_follow_the_numbers() -> None:
     good = {"aggregation": "timestep", "optimizer": "sgd"}
     assert "which is above 0" in sentence("aggregation", good, "With sgd: timestep minus trajectory")
     assert "which cannot be told from 0" in sentence("aggregation", good, "With adam: timestep minus trajectory")
+
+
+def test_an_interval_and_a_test_that_seem_to_disagree_are_explained() -> None:
+    """Of seven seeds one that is far off widens the interval past 0, and hardly moves a rank; two cannot be ranked."""
+    steady = [0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56]
+    one_off = [0.6, 0.61, 0.62, 0.63, 0.64, 0.65, -2.0]
+    few = ([0.1, 0.11, 0.12], [0.9, 0.91, 0.92])
+
+    def answer(x: list[float], y: list[float]) -> str:
+        rows = [
+            {"env": "e", "which": which, "normalized_final": value}
+            for which, values in (("x", x), ("y", y))
+            for value in values
+        ]
+        return answers(rows, [Question("x minus y", "normalized_final", dict(which="x"), dict(which="y"))])[0]
+
+    assert "Interval and test differ" in answer(one_off, steady)
+    assert "So few seeds cannot be ranked" in answer(few[1][:2], few[0][:2])
+    assert answer(few[1] * 2, few[0] * 2).endswith(").")
 
 
 def test_invariance_names_the_critical_batch_size() -> None:

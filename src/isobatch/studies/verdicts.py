@@ -10,7 +10,7 @@ import numpy as np
 from isobatch.formatting import with_interval
 from isobatch.statistics.aggregates import Scores
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import LEVEL, Gap, bonferroni, difference, gap, van_elteren
+from isobatch.statistics.comparisons import LEVEL, Gap, StratifiedTest, bonferroni, difference, gap, van_elteren
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
 
@@ -51,7 +51,7 @@ def in_short(rows: list[Row], lead: str, questions: Iterable[Question]) -> str:
 def gaps_in_short(lead: str, variants: Mapping[str, Mapping[str, Scores]]) -> str:
     """The first line of a verdict: how far apart batch sizes are, for each variant, and what chance alone gives."""
     gaps = {name: gap(sizes) for name, sizes in variants.items()}
-    each = [f"{name} {g.value.value:.2f} (by chance {g.by_chance.value:.2f})" for name, g in gaps.items()]
+    each = [f"{name}: {g.value.value:.2f} (by chance {g.by_chance.value:.2f})" for name, g in gaps.items()]
     return f"In short, {lead}: {', '.join(each)}."
 
 
@@ -71,7 +71,7 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         where = f"; by environment {each}" if len(by_env) > 1 else ""
         sentences.append(
             f"{question.text}: {estimate_text(overall.value)}, which {sign} "
-            f"(van Elteren p = {test.two_sided:.2g}{where}).{disagreement(low <= 0 <= high, test.two_sided)}"
+            f"(van Elteren p = {test.two_sided:.2g}{where}).{disagreement(low <= 0 <= high, test)}"
         )
         p_values[question.text] = test.two_sided
     strict = bonferroni(p_values, LEVEL).significant
@@ -84,13 +84,16 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     ]
 
 
-def disagreement(interval_has_0: bool, p: float) -> str:
+def disagreement(interval_has_0: bool, test: StratifiedTest) -> str:
     """Why an interval and a p-value may seem to contradict each other, where they do."""
-    if interval_has_0 == (p >= SINGLE_TEST):
+    if interval_has_0 == (test.two_sided >= SINGLE_TEST):
         return ""
-    if interval_has_0:
-        return " The test goes by ranks and sees more than the interval of the mean, which a few extreme seeds widen."
-    return " The interval is of the mean; the test goes by ranks, and with so few seeds it hardly rejects anything."
+    if not interval_has_0 and 2 * test.least >= SINGLE_TEST:
+        return " So few seeds cannot be ranked in a way that makes p small."
+    return (
+        " Interval and test differ: one environment or a few extreme seeds can move a mean, and the test counts how "
+        "seeds rank in each environment."
+    )
 
 
 def gap_sentence(score: str, sizes: Mapping[str, Scores]) -> str:

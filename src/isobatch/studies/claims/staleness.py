@@ -45,7 +45,8 @@ def verdict(rows: list[Row]) -> list[str]:
             for column, score in MEASURES.items():
                 text = f"Staleness {level}: {name} minus {other_name}, in normalized {score}"
                 questions.append(Question(text, column, one, other))
-    level = levels(rows, "staleness")[-1]
+    envs = levels(rows, "env")
+    level = [each for each in levels(rows, "staleness") if levels(select(rows, staleness=each), "env") == envs][-1]
     decoupled = dict(staleness=level, treatment="decoupled")
     others = {name: decoupled | dict(treatment=name) for name in ("recent", "behavior")} | {FRESH: dict(staleness=0)}
     short = in_short(
