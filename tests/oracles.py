@@ -184,17 +184,22 @@ def aggregate(kind: str, trajectories: Sequence[Sequence[float]], horizon: float
     return result
 
 
-def split_episodes(done: Array) -> list[list[tuple[int, int]]]:
-    """The (step, row) pairs of each episode in a [T, N] rollout whose rows begin with a reset; ended ones only."""
-    episodes = []
+def split_trajectories(done: Array) -> list[list[tuple[int, int]]]:
+    """The (step, row) pairs of each episode, or piece of one, that a [T, N] rollout holds."""
+    trajectories = []
     for n in range(done.shape[1]):
         current: list[tuple[int, int]] = []
         for t in range(done.shape[0]):
             current.append((t, n))
-            if done[t, n]:
-                episodes.append(current)
+            if done[t, n] or t == done.shape[0] - 1:
+                trajectories.append(current)
                 current = []
-    return episodes
+    return trajectories
+
+
+def split_episodes(done: Array) -> list[list[tuple[int, int]]]:
+    """Of rollouts whose rows begin with a reset: the episodes that ended."""
+    return [trajectory for trajectory in split_trajectories(done) if done[trajectory[-1]]]
 
 
 # distributions

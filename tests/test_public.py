@@ -38,7 +38,7 @@ def test_everything_is_there_and_nothing_loads_jax_before_it_is_needed() -> None
     assert dir(ib) == ib.__all__
     with pytest.raises(AttributeError, match="module 'isobatch' has no attribute 'tain'"):
         ib.tain  # noqa: B018
-    code = "import sys, isobatch as ib; ib.rescale(ib.preset(), factor=2), ib.advise, ib.gradients, ib.interop"
+    code = "import sys, isobatch as ib; ib.rescale(ib.preset(), factor=2), ib.Advice, ib.gradients, ib.interop"
     subprocess.run([sys.executable, "-c", f"{code}; assert 'jax' not in sys.modules"], check=True)
 
 

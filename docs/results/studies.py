@@ -1,7 +1,7 @@
 """Run every study at laptop scale and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
 
     python docs/results/studies.py [--only NAME] [--out runs]
-    python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged again
+    python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
 
 Finished studies are kept. What stands outside the two comments of a page is written by hand.
 """
@@ -19,7 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from isobatch.drawing import save_figure
+from isobatch.studies.charts import gaps_of
 from isobatch.studies.claims import study_of
+from isobatch.studies.figures import draw_gaps, draw_scores
+from isobatch.studies.grid import Row
+from isobatch.studies.scores import levels
 from isobatch.studies.study_directory import typed
 from isobatch.studies.summary_table import COLUMNS
 
@@ -35,7 +40,7 @@ PICTURES = {  # of each study, those that its page shows
     "geometry": ["curves", "variance"],
     "aggregation": ["curves", "scores"],
 }
-FROM_ROWS = [name for name in PICTURES if name not in ("invariance", "geometry")]  # which the laboratory takes part in
+WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
 def main() -> None:
@@ -45,9 +50,10 @@ def main() -> None:
     parser.add_argument("--verdicts", action="store_true", help="train nothing: judge the committed rows again")
     args = parser.parse_args()
     if args.verdicts:
-        for name in [args.only] if args.only else FROM_ROWS:
-            page = HERE / f"{name}.md"
-            page.write_text(with_verdict(page.read_text(), verdict(name)))
+        for name in [args.only] if args.only else PICTURES:
+            page, rows = HERE / f"{name}.md", committed_rows(name)
+            page.write_text(with_verdict(page.read_text(), name, rows))
+            redraw(name, rows)
         return
     for name in [args.only] if args.only else PICTURES:
         path = args.out / f"study-{name}-laptop"
@@ -56,18 +62,30 @@ def main() -> None:
         write_page(name, path, json.loads(done.stdout))
 
 
-def verdict(name: str) -> list[str]:
-    """What the committed rows of a study say."""
+def committed_rows(name: str) -> list[Row]:
     with gzip.open(HERE / f"{name}-rows.csv.gz", "rt", newline="") as file:
-        rows = [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
-    return study_of(name).verdict(rows)
+        return [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
 
 
-def with_verdict(text: str, sentences: list[str]) -> str:
-    """A page with these sentences between its pictures and its tables."""
+def with_verdict(text: str, name: str, rows: list[Row]) -> str:
+    """A page with what these rows say between its pictures and its tables; what the laboratory said stays."""
     measured = text[text.index(BEGIN) : text.index(END)]
     first, last = measured.index("\n* ") + 1, measured.index("\n\nBrackets hold")
-    return text.replace(measured, measured[:first] + "\n".join(f"* {s}" for s in sentences) + measured[last:])
+    sentences = [f"* {sentence}" for sentence in study_of(name).verdict(rows)]
+    if name in WITH_LABORATORY:
+        begins = tuple(f"* {env}" for env in levels(rows, "env"))
+        sentences += [line for line in measured[first:last].split("\n") if line.startswith(begins)]
+    return text.replace(measured, measured[:first] + "\n".join(sentences) + measured[last:])
+
+
+def redraw(name: str, rows: list[Row]) -> None:
+    """The pictures for which the rows are enough."""
+    study = study_of(name)
+    factors, gaps = study.grid("laptop").sizes()["factors"], gaps_of(study, rows)
+    if "scores" in PICTURES[name]:
+        save_figure(draw_scores(rows, factors, name), HERE / f"{name}-scores.png")
+    if "gaps" in PICTURES[name] and gaps is not None:
+        save_figure(draw_gaps(gaps, name), HERE / f"{name}-gaps.png")
 
 
 def write_page(name: str, path: Path, report: dict[str, Any]) -> None:

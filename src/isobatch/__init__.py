@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from isobatch import interop as interop
     from isobatch import laboratory as laboratory
     from isobatch.advice import Advice as Advice
-    from isobatch.advice import advise as advise
     from isobatch.envs.interface import JaxEnvironment as JaxEnvironment
     from isobatch.envs.interface import Step as Step
     from isobatch.envs.registry import register_env as register_env
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from isobatch.studies.runner import run_study as run_study
     from isobatch.training.agent import Agent as Agent
     from isobatch.training.from_python import train as train
+    from isobatch.training.known_facts import advise as advise
     from isobatch.training.make_train import make_train as make_train
     from isobatch.training.plots import plot as plot
     from isobatch.training.result import Result as Result
@@ -68,7 +68,7 @@ _HOMES = {
     "settings.schedules": "register_schedule",
     "errors": "RunError UsageError",
     "rescaling": "Rescaled rescale",
-    "advice": "Advice advise",
+    "advice": "Advice",
     "interop.conversion": "from_sb3",
     "envs.interface": "JaxEnvironment Step",
     "envs.registry": "register_env",
@@ -83,6 +83,7 @@ _HOMES = {
     "learning.proximal": "Ewma",
     "training.agent": "Agent",
     "training.from_python": "train",
+    "training.known_facts": "advise",
     "training.make_train": "make_train",
     "training.plots": "plot",
     "training.result": "Result",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 TO = "({} to {})"  # an interval inside a sentence
+BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 class HasInterval(Protocol):
@@ -74,6 +75,12 @@ def counted(count: int, noun: str) -> str:
 def rounded(value: float, digits: int = 3) -> str:
     """So many significant digits, and never 4.09e+03: whole where there are more before the point."""
     return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < math.inf else f"{value:.{digits}g}"
+
+
+def byte_text(count: int) -> str:
+    """`15.6 KB`."""
+    power = min((len(str(count)) - 1) // 3, len(BYTE_UNITS) - 1)
+    return f"{rounded(count / 1000**power)} {BYTE_UNITS[power]}"
 
 
 def by_magnitude(value: float | None) -> str:

@@ -6,9 +6,9 @@ import json
 
 from rollout_settings import BASE
 
-from isobatch.advice import ACTIONS, advise, known_facts
 from isobatch.advice.rules_of_thumb import Facts
 from isobatch.settings.presets import preset
+from isobatch.training.known_facts import advise, known_facts
 
 
 def test_a_large_rollout_cannot_meet_both_minibatch_rules() -> None:
@@ -51,17 +51,16 @@ def test_advice_is_fit_for_json_and_has_monitors_only_for_runs() -> None:
     assert text["config"]["iteration_batch"] == 8192
 
 
-def test_known_facts() -> None:
-    assert known_facts(BASE) == Facts(action_dim=2, continuous=False)
-    assert known_facts(BASE.replace(env="Pendulum-v1"), action_dim=None, cores=4) == Facts(1, True, 4)
-    assert known_facts(BASE.replace(env="Unheard-v0"), continuous=True) == Facts(None, True)
+def test_the_environment_is_asked_for_its_actions_and_limits() -> None:
+    """A rollout of Pendulum: 8,192 steps of 3 + 2 + 5 numbers of 4 bytes."""
+    known = known_facts(BASE.replace(env="Pendulum-v1"))
+    assert (known.action_dim, known.continuous, known.time_limit) == (1, True, 200)
+    assert known.rollout_bytes == 8192 * (3 + 2 + 5) * 4
+    breakout = known_facts(BASE.replace(env="Breakout-MinAtar"), action_dim=9, critical_batch=None)
+    assert (breakout.action_dim, breakout.continuous, breakout.critical_batch) == (9, False, None)
 
 
-def test_the_list_of_actions_agrees_with_the_environments() -> None:
-    from isobatch.envs.registry import make_env
-    from isobatch.envs.spaces import Discrete
-
-    for name, (count, continuous) in ACTIONS.items():
-        space = make_env(name).action_space
-        assert continuous == (not isinstance(space, Discrete)), name
-        assert count == (space.n if isinstance(space, Discrete) else len(space.low)), name
+def test_an_environment_that_cannot_be_made_is_said_to_be_unknown() -> None:
+    sentences: list[str] = []
+    assert known_facts(BASE.replace(env="Unheard-v0"), sentences.append, continuous=True) == Facts(continuous=True)
+    assert sentences[0].startswith("env=Unheard-v0 cannot be asked for its actions: ")

@@ -17,6 +17,7 @@ from isobatch.advice.monitors import (
     EXPLAINED_VARIANCE,
     KL,
     LEARNING_RATE,
+    PROXIMAL_KL,
     clip_fraction,
     monitor,
     recent,
@@ -47,9 +48,11 @@ def suggested(finding: Finding) -> dict[str, Any]:
     ("share", "config", "status"),
     [
         (0.05, ONE, "pass"),
-        (0.11, ONE, "warn"),
-        (0.11, SEVERAL, "pass"),
-        (0.21, SEVERAL, "warn"),
+        (0.14, ONE, "pass"),  # more than 10 %, but not much more
+        (0.16, ONE, "warn"),
+        (0.16, SEVERAL, "pass"),
+        (0.29, SEVERAL, "pass"),
+        (0.31, SEVERAL, "warn"),
         (0.008, ONE, "pass"),  # under 1 %, but not by much
         (0.001, ONE, "warn"),
         (0.0, SEVERAL, "warn"),
@@ -75,6 +78,43 @@ def test_a_low_clip_fraction_suggests_an_older_proximal_policy() -> None:
     plain = suggested(found(table(clip=0.001), ONE.replace(proximal_policy="behavior"), "clip-fraction"))
     assert plain["proximal_policy"] == "ewma"
     assert center_of_mass(plain["beta_prox"]) == pytest.approx(ONE.geometry.gradient_steps - 1)
+
+
+def test_a_low_clip_fraction_suggests_a_larger_iteration_batch_too() -> None:
+    """Footnote 4: more steps and as many more minibatches, so the optimization batch stays. Not with an average."""
+    finding = found(table(clip=0.0), ONE.replace(proximal_policy="behavior"), "clip-fraction")
+    assert {s.field: (s.before, s.after) for s in finding.instead} == {
+        "num_steps": (128, 512),
+        "num_minibatches": (4, 16),
+    }
+    assert "; or num_steps 128 -> 512, num_minibatches 4 -> 16." in repr(finding)
+    assert found(table(clip=0.0), ONE, "clip-fraction").instead == ()
+    single = ONE.replace(proximal_policy="behavior", num_minibatches=1)
+    assert center_of_mass(suggested(clip_fraction(table(clip=0.0), single))["beta_prox"]) == pytest.approx(2)
+
+
+def test_nothing_is_judged_before_the_run_has_had_time() -> None:
+    """A run of 499,712 steps: nothing in its first quarter, whatever the metrics are."""
+    bad = table(clip=0.0, kl=0.3, std=[1.0, 100.0] * 10, ev=-1.0)
+    for last, statuses in ((120_000, {"note"}), (130_000, {"warn"})):
+        findings, disputes = monitor(bad | {"env_steps": [last] * 20}, ONE)
+        assert {f.status for f in findings} == statuses
+        assert bool(disputes) == ("warn" in statuses)
+    assert "Too early to judge after 24% of the run." in findings_text(bad | {"env_steps": [120_000] * 20})
+    assert {f.status for f in monitor(bad, ONE, done=0.1)[0]} == {"note"}
+
+
+def findings_text(metrics: dict[str, Any]) -> str:
+    return " ".join(map(repr, monitor(metrics, ONE)[0]))
+
+
+def test_of_stale_data_the_kl_to_the_proximal_policy_is_judged() -> None:
+    stale = ONE.replace(staleness=4, proximal_policy="recent")
+    across = table(kl=0.16) | {PROXIMAL_KL: [0.01] * 20}
+    assert found(across, stale, "kl-per-iteration").status == "pass"
+    assert found(across | {PROXIMAL_KL: [0.08] * 20}, stale, "kl-per-iteration").status == "warn"
+    held = stale.replace(proximal_policy="behavior")
+    assert found(across, held, "kl-per-iteration").status == "note"
 
 
 def test_swing_needs_a_rise_and_a_fall() -> None:
@@ -153,8 +193,8 @@ def test_missing_nan_and_short_metrics_are_notes() -> None:
 
 
 def test_the_paper_wins_over_the_guide_both_ways() -> None:
-    """The guide calls 10-30 % healthy: it would keep 15 % (one epoch), which the paper warns of, and change 5 %."""
-    for share, word in ((0.15, "keep"), (0.05, "change")):
+    """The guide calls 10-30 % healthy: it would keep 20 % (one epoch), which the paper warns of, and change 5 %."""
+    for share, word in ((0.2, "keep"), (0.05, "change")):
         conflict = monitor(table(clip=share), ONE)[1][0]
         assert conflict.winner == "clip-fraction"
         assert word in conflict.why

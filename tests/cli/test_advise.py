@@ -28,7 +28,7 @@ def test_advise_reads_the_metrics_of_a_run(tmp_path: Path, capsys: pytest.Captur
     config = preset(**SETTINGS, lr_schedule="constant")
     (tmp_path / "config.yaml").write_text(dump_config(config))
     (tmp_path / "run.json").write_text("{}")
-    rows = [f"{i},{i * 2048},0,0.3,0.5,0.01,1.0" for i in range(1, 21)]
+    rows = [f"{i},{i * 20480},0,0.3,0.5,0.01,1.0" for i in range(1, 21)]
     header = "iteration,env_steps,seed,losses/clipfrac,losses/explained_variance,losses/approx_kl,advantages/std"
     (tmp_path / "metrics.csv").write_text("\n".join([header, *rows]) + "\n")
     out = called(capsys, "advise", str(tmp_path))

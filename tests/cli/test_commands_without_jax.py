@@ -27,7 +27,6 @@ sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
         ["rescale", "--help"],
         ["rescale", *BASE, "--to-num-envs", "4"],
         ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Inherited-v0", "--factor", "2"],
-        ["advise", *BASE],
     ],
 )
 def test_instant_and_without_jax(words: list[str]) -> None:

@@ -112,7 +112,7 @@ LINES = {
     ("train", "--seed", str(2**63)): f"seed={2**63} must be at most {2**31 - 1}",
     ("train", "--num-seeds", str(2**31 - 1)): "must be at most 100000",
     ("train", "--num-envs", "100000000000000000", "--total-timesteps", "1e19"): "must be at most",
-    ("advise", "--cores", "-1"): "cores=-1 is out of range",
+    ("advise", "--action-dim", "-1"): "action_dim=-1 is out of range",
     ("eval", "[/x]"): "run_dir='[/x]' holds no run",
     ("study", "report", "\N{PILE OF POO}"): "holds no study",
     ("\x1b[2J",): r"command '\x1b[2J' is unknown",

@@ -113,10 +113,14 @@ def seen(obs: np.ndarray) -> np.ndarray:
     return np.clip((obs - MEAN) / (np.sqrt(VARIANCE) + 1e-8), -CLIP, CLIP)
 
 
-def weights_by_hand(kind: str, take: int) -> np.ndarray:
-    """Of each sample in the sum over all: a trajectory is what a rollout holds of an environment."""
-    each = {"timestep": 1 / (take * ENVS), "trajectory": 1 / ENVS, "trajectory-mean": 1 / (ENVS * take)}
-    return np.full((take, ENVS), each[kind])
+def weights_by_hand(kind: str, done: np.ndarray) -> np.ndarray:
+    """Of each sample in the sum over all: a trajectory is what a rollout holds of an episode."""
+    weight, trajectories = np.zeros(done.shape), oracles.split_trajectories(done)
+    for samples in trajectories:
+        for sample in samples:
+            one_only = [[float(other == sample) for other in each] for each in trajectories]
+            weight[sample] = oracles.aggregate(kind, one_only, horizon=1.0)
+    return weight
 
 
 def taught_by_hand(config: Config, networks: ActorCritic, record: Record) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def taught_by_hand(config: Config, networks: ActorCritic, record: Record) -> dic
     target = advantage + now
     if config.advantage_norm != "none":
         advantage = (advantage - advantage.mean()) / (advantage.std() + hypers.adv_norm_eps)
-    weight = weights_by_hand(config.aggregation, len(reward))
+    weight = weights_by_hand(config.aggregation, done)
     action = record.action.astype(int)
     current = np.exp(np.asarray(networks.policy(states).log_prob(jnp.asarray(action)), float))
     loss = 0.0

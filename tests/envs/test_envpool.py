@@ -13,7 +13,7 @@ from isobatch.envs import envpool_backend as envpool_envs
 from isobatch.envs.interface import Settings
 from isobatch.envs.registry import environment_of, make_env
 from isobatch.envs.spaces import Box, Discrete
-from isobatch.policies.evaluation import evaluate
+from isobatch.rollouts.evaluation import evaluate
 from isobatch.training.checkpoints import flatten
 from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train

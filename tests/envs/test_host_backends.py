@@ -16,7 +16,7 @@ from isobatch.envs.host_interface import episode_seed
 from isobatch.envs.interface import Settings
 from isobatch.envs.registry import IN_GYMNAX_TOO, environment_of, host_environment_of, make_env
 from isobatch.envs.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from isobatch.policies.evaluation import evaluate
+from isobatch.rollouts.evaluation import evaluate
 from isobatch.rollouts.segment import clip_to_bounds
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset

@@ -311,12 +311,17 @@ def test_without_a_baseline_nothing_may_ask_for_one():
             make_config(**(free | other))
 
 
+def aggregated(kind: str, horizon: float) -> dict[str, Any]:
+    """The settings of an aggregation; only one of them has a horizon."""
+    return dict(aggregation=kind) | (dict(aggregation_horizon=horizon) if kind == "constant" else {})
+
+
 def test_whole_episodes_weigh_in_and_parts_of_episodes_do_not():
     """Rows of 6 steps, limit 3: used are episodes that began at step 3 or before."""
     rows = [".x.x..", "..x.x.", "xxx..x", "..x..x"]
     done = np.array([[mark == "x" for mark in row] for row in rows]).T
     for kind in ("timestep", "trajectory", "trajectory-mean", "constant"):
-        config = make_config(complete_episodes=True, aggregation=kind, aggregation_horizon=7.0, advantage_norm="none")
+        config = make_config(complete_episodes=True, advantage_norm="none", **aggregated(kind, 7.0))
         batch, _, moments, metrics = prepared(config, segment=make_segment(config, done, time_limit=3))
         episodes = [e for e in oracles.split_episodes(done) if e[0][0] + 3 <= 6]
         assert [len(e) for e in episodes] == [2, 2, 3, 2, 1, 1, 1, 3, 3, 3]
@@ -330,6 +335,35 @@ def test_whole_episodes_weigh_in_and_parts_of_episodes_do_not():
         assert set(map(tuple, np.argwhere(batch.used).tolist())) == {sample for e in episodes for sample in e}
 
 
+# Episodes that end early, in the first step or in the last one, and pieces that go on after the rollout.
+PIECES = np.array([[mark == "x" for mark in row] for row in ("x.....", "...x..", ".....x", "......")]).T
+
+
+@pytest.mark.parametrize("kind", ["timestep", "trajectory", "trajectory-mean", "constant"])
+def test_in_a_rollout_a_trajectory_is_the_piece_of_an_episode_that_it_holds(kind):
+    """The whole loss, with its value loss and its entropy, against a loop over trajectories of samples one by one."""
+    config = make_config(ent_coef=0.3, **aggregated(kind, 7.0))
+    networks = make_actor_critic(config, 0)
+    batch, *_ = prepared(config, segment=make_segment(config, PIECES))
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+    alone = with_fields(jax.tree.map(lambda x: x[:, None], flat), weight=jnp.ones((24, 1)))
+    loss = partial(total_loss, config, "joint", networks=networks, averaged=None, hypers=config.hypers)
+    per_sample = np.asarray(jax.jit(jax.vmap(lambda one: loss(one)[0]))(alone)).reshape(6, 4)
+    trajectories = oracles.split_trajectories(PIECES)
+    assert [len(t) for t in trajectories] == [1, 5, 4, 2, 6, 6]
+    expected = oracles.aggregate(kind, [[per_sample[sample] for sample in t] for t in trajectories], 7.0)
+    assert float(jax.jit(lambda all_: loss(all_)[0])(flat)) == pytest.approx(expected, rel=1e-9)
+    if kind == "timestep":
+        np.testing.assert_array_equal(batch.weight, 1.0)
+
+
+def test_aggregations_that_mean_nothing_are_refused():
+    with pytest.raises(UsageError, match=r"aggregation='trajectory-mean' .* num_steps=1 .*: use aggregation=timestep"):
+        make_config(aggregation="trajectory-mean", num_steps=1)
+    with pytest.raises(UsageError, match=r"aggregation_horizon=7 .* aggregation='timestep', .*: use aggregation=const"):
+        make_config(aggregation_horizon=7.0)
+
+
 # Aggregation on real policy gradients: one step of SGD through the whole policy phase.
 
 EQUAL = np.tile(np.array([False, False, True])[:, None], (2, 4))  # episodes of 3 steps
@@ -340,8 +374,8 @@ UNEQUAL = np.array([[mark == "x" for mark in row] for row in ("x....x", "...x.x"
 def policy_step(aggregation: str, lengths: str) -> np.ndarray:
     """How far one step of learning rate 1 moves the policy: minus its gradient."""
     config = make_config(
-        complete_episodes=True, objective="policy-gradient", aggregation=aggregation, aggregation_horizon=11.0,
-        optimizer="sgd", max_grad_norm=math.inf, learning_rate=1.0, ent_coef=0.0, vf_coef=0.0, advantage_norm="none",
+        complete_episodes=True, objective="policy-gradient", optimizer="sgd", max_grad_norm=math.inf,
+        learning_rate=1.0, ent_coef=0.0, vf_coef=0.0, advantage_norm="none", **aggregated(aggregation, 11.0),
     )  # fmt: skip
     done = {"equal": EQUAL, "unequal": UNEQUAL}[lengths]
     learner, segment = make_learner(config), make_segment(config, done, time_limit=1)

@@ -14,9 +14,9 @@ from trained import Runs
 import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.envs.registry import environment_of
-from isobatch.policies.evaluation import held_out
 from isobatch.rendering.open_scene import open_scene
 from isobatch.rendering.scenes import frames
+from isobatch.rollouts.evaluation import held_out
 
 pytestmark = pytest.mark.xdist_group("trained")
 LEVELS = "{num_levels: 50, start_level: 7}"

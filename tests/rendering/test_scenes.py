@@ -5,9 +5,9 @@ import pytest
 from trained import Runs
 
 import isobatch as ib
-from isobatch.policies.evaluation import evaluate
 from isobatch.rendering.open_scene import open_scene
 from isobatch.rendering.scenes import frames
+from isobatch.rollouts.evaluation import evaluate
 from isobatch.training.loading import load_run
 
 pytestmark = pytest.mark.xdist_group("trained")

@@ -21,6 +21,13 @@ def warned(result: Rescaled, *words: str) -> bool:
         (dict(), dict(factor=4, critical_batch=8192), ["8,192", "near", "critical batch size"]),
         (dict(), dict(factor=4, critical_batch=5000), ["above", "critical batch size", "0.53 times"]),
         (dict(), dict(factor=0.5), ["critical_batch", "not given"]),
+        (dict(), dict(factor=4), ["8,192 -> 2,048", "base must itself be well under", "not given"]),
+        # The LunarLander settings of rl-zoo3, a million steps: 61 iterations, and three with 256 environments.
+        (
+            dict(num_envs=16, num_steps=1024, total_timesteps=10**6),
+            dict(num_envs=256),
+            ["iterations 61 -> 3", "1,000,000 steps", "keep=iteration-batch"],
+        ),
         (dict(proximal_policy="behavior"), dict(factor=4), ["65,536", "16,384", "beta_prox=0.933333"]),
         (dict(advantage_norm="minibatch"), dict(factor=4), ["2,048", "8,192", "advantage_norm=iteration"]),
         (dict(gamma=0.9, gae_lambda=0.5), dict(num_steps=64), ["256 -> 64", "1.82 steps", "gae_lambda"]),
@@ -37,7 +44,8 @@ def test_warnings_where_the_theory_stops(changes: dict, target: dict[str, Any], 
 def test_no_warning_without_a_cause() -> None:
     assert rescale(PAPER_WITHOUT_PHASES, factor=4, critical_batch=1e6).warnings == ()
     a2c = PAPER_WITHOUT_PHASES.replace(objective="policy-gradient", proximal_policy="behavior", num_minibatches=1)
-    assert rescale(a2c, factor=4).warnings == ()  # without a proximal policy there is no age to change
+    # Without a proximal policy there is no age to change.
+    assert rescale(a2c, factor=4, critical_batch=1e6).warnings == ()
 
 
 def test_sample_cost_near_the_critical_batch_by_hand() -> None:

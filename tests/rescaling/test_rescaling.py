@@ -28,7 +28,7 @@ def test_each_rule_can_be_switched_off_by_name(name: str) -> None:
 def test_phases_are_rounded_to_whole_iterations() -> None:
     """32 x 256 / 96 = 85.33: 85 iterations of 96 x 256 are 2,088,960 of 2,097,152 steps, .39 % fewer. The run's
     100,663,296 steps are 48.19 such phases: 48."""
-    after, (warning,) = (result := rescale(PAPER, num_envs=96)).after, result.warnings
+    after, (warning,) = (result := rescale(PAPER, num_envs=96, critical_batch=1e6)).after, result.warnings
     assert after.policy_iterations_per_phase == 85
     assert after.geometry.phase_batch == 2_088_960
     assert after.total_timesteps == after.env_steps == 48 * 2_088_960

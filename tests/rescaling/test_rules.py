@@ -25,7 +25,7 @@ BATCH_SIZES = [
 @pytest.mark.parametrize("row", BATCH_SIZES)
 def test_the_papers_batch_sizes_to_six_digits(row: tuple) -> None:
     c, envs, rate, beta_prox, decay, phase, beta1, beta2, optimization, iteration = row
-    result = rescale(PAPER, num_envs=envs, use=["betas"])
+    result = rescale(PAPER, num_envs=envs, use=["betas"], critical_batch=1e6)
     after, h = result.after, result.after.hypers
     assert result.factor == c
     assert (after.num_envs, after.num_steps, after.num_minibatches) == (envs, 256, 8)

@@ -11,11 +11,12 @@ from isobatch.statistics.normalization import range_of
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import SCALES
+from isobatch.studies.verdicts import Question, answers
 
 
 def test_the_catalogue_is_complete() -> None:
     assert set(STUDIES) == {
-        *("staleness", "invariance", "adam-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
+        *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
     }
     with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
         study_of("stalenes")
@@ -43,7 +44,8 @@ def test_every_grid_builds(name: str, scale: str) -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_verdicts_are_sentences(name: str) -> None:
     found = STUDIES[name].verdict(made_up(name))
-    assert found
+    assert found[0].startswith("In short, ")
+    assert " less " not in " ".join(found).replace("less than", "")  # a difference is A minus B
     assert all(sentence.endswith(".") and "nan" not in sentence for sentence in found)
 
 
@@ -71,8 +73,32 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "final return: c = 1: 0.50, c = 16: 0.90; a gap of 0.4" in sentence("epochs", several, "E = 4")
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 16: 0.90" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
+    linear = {"sgd_rule": "linear", "divisor": 64}
+    assert "c = 64: 0.90" in sentence("sgd-rule", linear, "CartPole-v1, linear, normalized final")
+    assert "which is above 0" in sentence("sgd-rule", linear, "At c = 64, linear minus none")
     assert "32 x 32: 0.90" in sentence("geometry", {"shape": "32 x 32"}, "N x T")
-    assert "which is above 0" in sentence("aggregation", {"aggregation": "timestep"}, "timestep minus trajectory")
+    good = {"aggregation": "timestep", "optimizer": "sgd"}
+    assert "which is above 0" in sentence("aggregation", good, "With sgd: timestep minus trajectory")
+    assert "which cannot be told from 0" in sentence("aggregation", good, "With adam: timestep minus trajectory")
+
+
+def test_an_interval_and_a_test_that_seem_to_disagree_are_explained() -> None:
+    """Of seven seeds one that is far off widens the interval past 0, and hardly moves a rank; two cannot be ranked."""
+    steady = [0.5, 0.51, 0.52, 0.53, 0.54, 0.55, 0.56]
+    one_off = [0.6, 0.61, 0.62, 0.63, 0.64, 0.65, -2.0]
+    few = ([0.1, 0.11, 0.12], [0.9, 0.91, 0.92])
+
+    def answer(x: list[float], y: list[float]) -> str:
+        rows = [
+            {"env": "e", "which": which, "normalized_final": value}
+            for which, values in (("x", x), ("y", y))
+            for value in values
+        ]
+        return answers(rows, [Question("x minus y", "normalized_final", dict(which="x"), dict(which="y"))])[0]
+
+    assert "Interval and test differ" in answer(one_off, steady)
+    assert "So few seeds cannot be ranked" in answer(few[1][:2], few[0][:2])
+    assert answer(few[1] * 2, few[0] * 2).endswith(").")
 
 
 def test_invariance_names_the_critical_batch_size() -> None:
@@ -93,6 +119,15 @@ def test_what_doubling_does_is_found() -> None:
     np.testing.assert_allclose(found, np.array([[-1.0], [-0.5], [-0.5]]) * np.ones(4), atol=1e-9)
     np.testing.assert_allclose(slopes(rows, "normalized_mean"), 0, atol=1e-9)
     assert any("they differ (-0.50" in sentence for sentence in STUDIES["prox-grid"].verdict(rows))
+
+
+def test_the_rate_of_sgd_follows_three_rules() -> None:
+    """At c = 64: 1/64, 1/8 and all of the base's; everything else is the same."""
+    cells = {cell.factors["sgd_rule"]: cell.config for cell in STUDIES["sgd-rule"].grid("quick").cells}
+    base = cells["nothing to do"].hypers.learning_rate
+    rates = [cells[rule].hypers.learning_rate / base for rule in ("linear", "square root", "none")]
+    assert rates == pytest.approx([1 / 64, 1 / 8, 1])
+    assert len({cells[rule].replace(learning_rate=1.0) for rule in ("linear", "square root", "none")}) == 1
 
 
 def test_settings_of_the_paper() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from isobatch.advice.findings import Conflict, Finding, settle
 from isobatch.advice.monitors import Metrics, monitor
@@ -15,16 +14,6 @@ from isobatch.advice.rules_of_thumb import Facts, check
 from isobatch.formatting import html_list, html_table
 from isobatch.rescaling import describe
 from isobatch.settings.config import Config
-
-# Numbers in an action, or actions to choose from, and whether they are continuous: known without making the
-# environment, which would load JAX.
-ACTIONS: dict[str, tuple[int, bool]] = {
-    "CartPole-v1": (2, False),
-    "Acrobot-v1": (3, False),
-    "MountainCar-v0": (3, False),
-    "MountainCarContinuous-v0": (1, True),
-    "Pendulum-v1": (1, True),
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,8 +38,8 @@ class Advice:
 
     def _repr_html_(self) -> str:
         findings = (*self.monitors, *self.checks)
-        rows = [[f.status, f.name, f.text, ", ".join(map(str, f.suggestions)), f.source] for f in findings]
-        table = html_table(self._title, ["", "rule", "finding", "try", "source"], rows)
+        rows = [[f.status, f.name, f.text, f.tries, f.source] for f in findings]
+        table = html_table(self._title, ["", "rule", "finding", "suggestion", "source"], rows)
         return table + html_list(self._differences())
 
     def to_json(self) -> dict[str, object]:
@@ -59,31 +48,9 @@ class Advice:
         return {"config": describe(self.config), **found}
 
 
-def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None = None) -> Advice:
-    """Every rule of thumb for `config`; with the `metrics` of a run, what the monitors see in them.
-
-    Args:
-        config: the settings.
-        facts: what is known of environment and machine (`isobatch.advice.known_facts`); by default what the name tells.
-        metrics: `Result.metrics` of a run with these settings.
-
-    Returns:
-        Findings, each with its source and what to try, and which of two that differ wins.
-
-    Example:
-        >>> import isobatch as ib
-        >>> advice = ib.advise(ib.preset("ppo", "CartPole-v1"))
-        >>> {finding.status for finding in advice.checks} <= {"pass", "warn", "note"}
-        True
-    """
-    checks, conflicts = check(config, facts or known_facts(config))
+def advise(config: Config, facts: Facts, metrics: Metrics | None = None) -> Advice:
+    """What rules of thumb say of a config, the monitors of the metrics of a run with it, and which of them win."""
+    checks, conflicts = check(config, facts)
     monitors, disputes = monitor(metrics, config) if metrics is not None else ([], [])
     settled = tuple(settle(checks, conflicts)), tuple(settle(monitors, disputes))
     return Advice(config, *settled, (*conflicts, *disputes))
-
-
-def known_facts(config: Config, **others: Any) -> Facts:
-    """What is known of the environment by its name; `others` that are not None win over it."""
-    dim, continuous = ACTIONS.get(config.env, (None, None))
-    known = {name: value for name, value in others.items() if value is not None}
-    return dataclasses.replace(Facts(action_dim=dim, continuous=continuous), **known)

@@ -34,10 +34,22 @@ class Finding:
     source: str
     suggestions: tuple[Suggestion, ...] = ()
     """To be made together."""
+    instead: tuple[Suggestion, ...] = ()
+    """Others that would do as well, to be made together too."""
+
+    @property
+    def tries(self) -> str:
+        """`Try this 1 -> 2; or that 3 -> 4, those 5 -> 6.`, nothing without a suggestion."""
+        ways = [", ".join(map(str, way)) for way in (self.suggestions, self.instead) if way]
+        return f"Try {'; or '.join(ways)}." if ways else ""
 
     def __repr__(self) -> str:
-        tries = f" Try {', '.join(map(str, self.suggestions))}." if self.suggestions else ""
-        return f"{self.status} {self.name}: {self.text}{tries} [{self.source}]"
+        words = [self.status, f"{self.name}:", self.text, self.tries, f"[{self.source}]"]
+        return " ".join(word for word in words if word)
+
+    def noted(self, remark: str) -> Finding:
+        """The finding as a note that suggests nothing, with a reason."""
+        return dataclasses.replace(self, status="note", text=f"{self.text} {remark}", suggestions=(), instead=())
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,6 @@ def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:
     def judged(finding: Finding) -> Finding:
         if finding.status != "warn" or finding.name not in lost:
             return finding
-        text = f"{finding.text} Overruled by {lost[finding.name]}."
-        return dataclasses.replace(finding, status="note", text=text, suggestions=())
+        return finding.noted(f"Overruled by {lost[finding.name]}.")
 
     return [judged(finding) for finding in findings]

@@ -3,7 +3,8 @@
 A table maps names to rows; with a `seed` column it holds several seeds. The bands are those of Hilton, Cobbe &
 Schulman (2021), section 6.2, where it has any. Each monitor looks at the last quarter of the rows, without those in
 which a schedule has brought the learning rate below half of its start, and suggests the next value to try, from a model
-that its docstring gives: a step to measure again after, not a promise.
+that its docstring gives: a step to measure again after, not a promise. Of a run that has not had time yet nothing is
+judged: at first little is clipped and values explain nothing, whatever the settings.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ if TYPE_CHECKING:
 
 Metrics: TypeAlias = "Mapping[str, Sequence[float] | np.ndarray]"  # by name
 
-CLIPFRAC, KL = "losses/clipfrac", "losses/approx_kl"
+CLIPFRAC, KL, PROXIMAL_KL = "losses/clipfrac", "losses/approx_kl", "proximal/approx_kl"
 EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
 EWMA_STD = "advantages/ewma_std"
-LEARNING_RATE = "charts/learning_rate"
+LEARNING_RATE, ENV_STEPS = "charts/learning_rate", "env_steps"
 
 PAPER = "Hilton 2021, section 6.2"
-LOW_CLIP = 0.01 / 2  # "much less than 1 %" of the ratios clipped
 TARGET_CLIP = 0.01
 HIGH_CLIP = {False: 0.10, True: 0.20}  # by whether there are several policy epochs
+MUCH_LESS, MUCH_MORE = 0.5, 1.5  # our reading of the paper's "much less than 1 %" and "much more than 10 %"
 GUIDE_CLIP = (0.10, 0.30)  # what a guide in circulation calls healthy
 LARGE_SWING = 10.0
 HIGH_KL, TARGET_KL = 0.05, 0.02
 SWING_ROWS = 16  # rows within which a rise and a fall make a swing
 RECENT_SHARE = 0.25  # share of the rows, at the end, that counts
+EARLY_SHARE = 0.25  # share of the run, at the beginning, in which nothing is judged
 FEWEST_ROWS = 4
 
 
@@ -54,14 +56,16 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
         return Finding(name, "note", f"clip fraction: {why}.", PAPER)
     several = config.update_epochs > 1
     high, epochs = HIGH_CLIP[several], "several policy epochs" if several else "one policy epoch"
-    text = f"{share:.2%} of the ratios are clipped; 1% to {high:.0%} is the range with {epochs}"
-    if share > high:
+    usual = f"much less than 1% or much more than {high:.0%} is unusual with {epochs}"
+    text = f"{share:.2%} of the ratios are clipped; {usual}"
+    if share > MUCH_MORE * high:
         rate = config.hypers.learning_rate
         change = Suggestion("learning_rate", rate, rate * _quantile(share) / _quantile(high))
         return Finding(name, "warn", f"{text}: the learning rate is probably too high.", PAPER, (change,))
-    if share < LOW_CLIP:
-        longer = 4 if (_quantile(share) / _quantile(TARGET_CLIP)) ** 2 > 2 else 2
-        return Finding(name, "warn", f"{text}: the proximal policy is too young.", PAPER, _older(config, longer))
+    if share < MUCH_LESS * TARGET_CLIP:
+        times = 4 if (_quantile(share) / _quantile(TARGET_CLIP)) ** 2 > 2 else 2
+        older, larger = _older(config, times), _larger_iteration(config, times)
+        return Finding(name, "warn", f"{text}: the proximal policy is too young.", PAPER, older, larger)
     return Finding(name, "pass", f"{text}.", PAPER)
 
 
@@ -75,10 +79,23 @@ def _older(config: Config, times: int) -> tuple[Suggestion, ...]:
     if config.proximal_policy == "ewma":
         beta = config.hypers.beta_prox
         return (Suggestion("beta_prox", beta, center_of_mass_times(beta, times)),)
-    beta = center_of_mass_times(beta_of_rollout(config.geometry.gradient_steps), times)
+    steps = max(2, config.geometry.gradient_steps)  # of one step alone the policy has no age that could be multiplied
     return (
         Suggestion("proximal_policy", config.proximal_policy, "ewma"),
-        Suggestion("beta_prox", config.hypers.beta_prox, beta),
+        Suggestion("beta_prox", config.hypers.beta_prox, center_of_mass_times(beta_of_rollout(steps), times)),
+    )
+
+
+def _larger_iteration(config: Config, times: int) -> tuple[Suggestion, ...]:
+    """An iteration batch so many times larger, the optimization batch as it is: footnote 4 of the paper.
+
+    Longer rollouts bootstrap less, so lambda may have to follow. An average is no older for it.
+    """
+    if config.proximal_policy == "ewma":
+        return ()
+    return tuple(
+        Suggestion(name, now, now * times)
+        for name, now in (("num_steps", config.num_steps), ("num_minibatches", config.num_minibatches))
     )
 
 
@@ -141,9 +158,16 @@ def explained_variance(metrics: Metrics, config: Config) -> Finding:
 
 
 def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
-    """KL from the behavior policy. Model for the suggestion: KL goes by the square of the learning rate."""
-    name, source = "kl-per-iteration", "folklore: target_kl 0.01 to 0.05; the paper's set-up has about 0.01 to 0.02"
-    kl = recent(metrics, KL, config)
+    """KL from the policy before the iteration. Model for the suggestion: KL goes by the square of the learning rate.
+
+    On fresh data that is the behavior policy. Stale data comes from one that is iterations older, so there the KL to
+    the proximal policy is taken, unless it is as old.
+    """
+    name, source = "kl-per-iteration", "target_kl of Stable-Baselines3 and CleanRL, usually 0.01 to 0.05"
+    if config.staleness and config.proximal_policy in ("behavior", "loglinear"):
+        lag = f"the KL to a policy {config.staleness} iterations old says nothing about one iteration"
+        return Finding(name, "note", f"KL per iteration: not measured, {lag}.", source)
+    kl = recent(metrics, PROXIMAL_KL if config.staleness else KL, config)
     if kl is None:
         return Finding(name, "note", "KL per iteration: not measured.", source)
     text = f"the policy moves by a KL of {kl:.3g} per iteration; above {HIGH_KL:g} is far."
@@ -155,9 +179,17 @@ def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
 MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteration)
 
 
-def monitor(metrics: Metrics, config: Config) -> tuple[list[Finding], list[Conflict]]:
-    """What every monitor finds, and where they or a guide in circulation differ."""
+def monitor(metrics: Metrics, config: Config, done: float | None = None) -> tuple[list[Finding], list[Conflict]]:
+    """What every monitor finds, and where they or a guide in circulation differ.
+
+    `done` is the share of the run that these metrics are of, by default what their steps say.
+    """
+    if done is None:
+        done = max(metrics[ENV_STEPS], default=0) / config.env_steps if ENV_STEPS in metrics else 1.0
     findings = [check(metrics, config) for check in MONITORS]
+    if done < EARLY_SHARE:
+        remark = f"Too early to judge after {done:.0%} of the run."
+        return [finding.noted(remark) if finding.status == "warn" else finding for finding in findings], []
     return findings, conflicts(findings, recent(metrics, CLIPFRAC, config) if config.objective == "clip" else None)
 
 

@@ -1,7 +1,8 @@
 """Rules of thumb for the sizes of policy optimization, each a named check with its source.
 
-They are folklore: nobody has measured them on your problem. A measurement, here the critical batch size, outranks
-them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does.
+Those of the two guides are folklore: nobody has measured them on your problem. A measurement, here the critical batch
+size, outranks them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does. Where a
+guide gives no number, the number is ours, and the source says so. `docs/guide.md` tells the guides' reasons.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
-from isobatch.formatting import counted, rounded
+from isobatch.formatting import byte_text, counted, rounded
+from isobatch.rescaling.cautions import FEW_ITERATIONS
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
 
-FOLKLORE = "folklore: rules of thumb"
-GUIDE = "folklore: n_envs and n_steps guide"
+GUIDE = "guide to n_envs, n_steps and batch size"
+SECOND_GUIDE = "second guide to n_envs and n_steps"
+OURS = "ours"
 PAPER = "Hilton 2021, section 6.2"
 MEASURED = "measured: McCandlish 2018"
 
@@ -27,7 +30,8 @@ CONTINUOUS_SAMPLES = (2_000, 10_000)  # samples per update
 REINFORCE_SAMPLES = 1_000  # samples per update
 SAMPLES_PER_ACTION = 10  # samples per minibatch for each action dimension
 FEWEST_ENVS, FEWEST_STEPS = 8, 64
-FEWEST_ITERATIONS = 100  # our reading of "short enough not to stall updates", which gives no number
+ENOUGH_SPEED = 0.8  # share of the highest speed that the fewest useful environments reach
+MUCH_MEMORY = 0.5  # share of the free memory from which a rollout is large
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,13 @@ class Facts:
     action_dim: int | None = None
     """Numbers in an action, or actions to choose from."""
     continuous: bool | None = None
-    cores: int | None = None
+    time_limit: int | None = None
+    """Steps of the longest episode."""
+    rollout_bytes: int | None = None
+    """Memory of one rollout."""
+    free_bytes: int | None = None
+    throughput: tuple[tuple[int, float], ...] = ()
+    """Environments, and the steps per second of all of them together that were measured."""
     env_seconds: float | None = None
     """Time of one step of one environment."""
     update_seconds: float | None = None
@@ -50,12 +60,29 @@ def rollout_size(config: Config, facts: Facts) -> Said:
     return None, f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration."
 
 
-def envs_fill_cores(config: Config, facts: Facts) -> Said:
+def rollout_memory(config: Config, facts: Facts) -> Said:
+    """Observations, distributions and a few numbers of each step; N and T cost the same."""
+    need, free = facts.rollout_bytes, facts.free_bytes
+    if need is None:
+        return None, "memory of a rollout: the observations of this environment are not known."
+    text = f"a rollout takes {byte_text(need)} of memory"
+    if free is None or need <= MUCH_MEMORY * free:
+        return True, f"{text}."
+    change = Suggestion("num_envs", config.num_envs, max(1, int(config.num_envs * MUCH_MEMORY * free / need)))
+    return False, f"{text}, and {byte_text(free)} are free.", change
+
+
+def useful_envs(config: Config, facts: Facts) -> Said:
+    """The fewest environments that reach most of the speed that was measured."""
     n = config.num_envs
-    if facts.cores is None:
-        return None, "as many environments as the processor allows; cores not known."
-    text = f"{counted(n, 'environment')} on {counted(facts.cores, 'core')}: as many as the processor allows."
-    return n >= facts.cores, text, Suggestion("num_envs", n, facts.cores)
+    if not facts.throughput:
+        return None, "as many environments as add speed; step times were not measured (--measure)."
+    best = max(speed for _, speed in facts.throughput)
+    useful = min(count for count, speed in facts.throughput if speed >= ENOUGH_SPEED * best)
+    speeds = ", ".join(f"{speed:,.0f} with {count:,}" for count, speed in facts.throughput)
+    more = ": more add samples to an iteration, no speed" if n > useful else ""
+    text = f"steps per second: {speeds}. Up to {useful:,} environments are of use, here {n:,}{more}."
+    return n >= useful / 2, text, Suggestion("num_envs", n, useful)
 
 
 def enough_envs(config: Config, facts: Facts) -> Said:
@@ -76,10 +103,14 @@ def envs_for_throughput(config: Config, facts: Facts) -> Said:
 def credit_horizon(config: Config, facts: Facts) -> Said:
     """Generalized advantage estimation looks 1/(1 - gamma lambda) steps ahead."""
     t, decay = config.num_steps, config.hypers.gamma * config.hypers.gae_lambda
-    if decay >= 1:
+    limit = facts.time_limit or math.inf
+    ahead = 1 / (1 - decay) if decay < 1 else math.inf
+    if limit < ahead:
+        text = f"n_steps {t} against a horizon of {limit:,} steps, the longest episode."
+        return t >= limit, text, Suggestion("num_steps", t, limit)
+    if ahead == math.inf:
         both = "gamma and gae_lambda are 1, so episodes should fit into a rollout."
         return None, f"n_steps long enough for credit: {both}"
-    ahead = 1 / (1 - decay)
     text = f"n_steps {t} against a horizon 1/(1 - gamma lambda) of {rounded(ahead)} steps."
     return t >= ahead, text, Suggestion("num_steps", t, math.ceil(ahead))
 
@@ -91,10 +122,10 @@ def rollout_length(config: Config, facts: Facts) -> Said:
 
 def update_often(config: Config, facts: Facts) -> Said:
     count = config.num_iterations
-    asked = f"at least {FEWEST_ITERATIONS} so that n_steps does not stall updates (our reading)"
-    steps = max(1, config.total_timesteps // (FEWEST_ITERATIONS * config.num_envs))
+    asked = f"at least {FEW_ITERATIONS} so that n_steps does not stall updates"
+    steps = max(1, config.total_timesteps // (FEW_ITERATIONS * config.num_envs))
     change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
-    return count >= FEWEST_ITERATIONS, f"{counted(count, 'iteration')}, {asked}.", change
+    return count >= FEW_ITERATIONS, f"{counted(count, 'iteration')}, {asked}.", change
 
 
 def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
@@ -203,7 +234,7 @@ def learning_rate_first(config: Config, facts: Facts) -> Said:
 
 
 def evaluate_late(config: Config, facts: Facts) -> Said:
-    return None, "no evaluation before the training return has reached its threshold."
+    return None, "no evaluation before the training return has reached a threshold (--eval-interval, --eval-threshold)."
 
 
 def reproducible(config: Config, facts: Facts) -> Said:
@@ -211,26 +242,27 @@ def reproducible(config: Config, facts: Facts) -> Said:
 
 
 CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, with the source
-    "rollout-size": (rollout_size, FOLKLORE),
-    "envs-fill-cores": (envs_fill_cores, FOLKLORE),
-    "enough-envs": (enough_envs, GUIDE),
-    "envs-for-throughput": (envs_for_throughput, GUIDE),
-    "credit-horizon": (credit_horizon, FOLKLORE),
-    "rollout-length": (rollout_length, GUIDE),
-    "update-often": (update_often, FOLKLORE),
-    "minibatch-count": (minibatch_count, FOLKLORE),
-    "minibatches-per-epoch": (minibatches_per_epoch, FOLKLORE),
-    "minibatch-size": (minibatch_size, FOLKLORE),
-    "minibatch-for-actions": (minibatch_for_actions, FOLKLORE),
-    "mixed-minibatch": (mixed_minibatch, FOLKLORE),
-    "reinforce-batch": (reinforce_batch, FOLKLORE),
-    "reinforce-baseline": (reinforce_baseline, FOLKLORE),
-    "continuous-control-batch": (continuous_control, FOLKLORE),
+    "rollout-size": (rollout_size, GUIDE),
+    "rollout-memory": (rollout_memory, f"{GUIDE}; half of the free memory is {OURS}"),
+    "useful-envs": (useful_envs, f"{GUIDE}; {ENOUGH_SPEED:.0%} of the speed is {OURS}"),
+    "enough-envs": (enough_envs, SECOND_GUIDE),
+    "envs-for-throughput": (envs_for_throughput, SECOND_GUIDE),
+    "credit-horizon": (credit_horizon, f"{GUIDE}; the horizon is {OURS}"),
+    "rollout-length": (rollout_length, SECOND_GUIDE),
+    "update-often": (update_often, f"{GUIDE}; the number is {OURS}"),
+    "minibatch-count": (minibatch_count, GUIDE),
+    "minibatches-per-epoch": (minibatches_per_epoch, GUIDE),
+    "minibatch-size": (minibatch_size, GUIDE),
+    "minibatch-for-actions": (minibatch_for_actions, GUIDE),
+    "mixed-minibatch": (mixed_minibatch, GUIDE),
+    "reinforce-batch": (reinforce_batch, GUIDE),
+    "reinforce-baseline": (reinforce_baseline, GUIDE),
+    "continuous-control-batch": (continuous_control, GUIDE),
     "critical-batch": (critical_batch, MEASURED),
     "one-epoch": (one_epoch, PAPER),
     "learning-rate-first": (learning_rate_first, PAPER),
-    "evaluate-late": (evaluate_late, FOLKLORE),
-    "reproducible": (reproducible, FOLKLORE),
+    "evaluate-late": (evaluate_late, GUIDE),
+    "reproducible": (reproducible, GUIDE),
 }
 
 

@@ -6,7 +6,6 @@ Takes the same flags as `isobatch train`, or the directory of a run, whose metri
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from isobatch.advice import Advice, advise, known_facts
+from isobatch.advice import Advice, advise
 from isobatch.advice.findings import Finding
 from isobatch.advice.geometry_text import diagram
 from isobatch.cli import console
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
 FACTS = {
     "action_dim": (int, "N", "numbers in an action, or actions to choose from"),
-    "cores": (int, "N", "cores of the processor (default: those of this machine)"),
     "critical_batch": (float, "B", "critical batch size, if measured"),
     "env_seconds": (float, "S", "time of one step of one environment"),
     "update_seconds": (float, "S", "time of one gradient step"),
@@ -42,20 +40,26 @@ def add_flags(parser: Parser) -> None:
     for name, (kind, metavar, help_text) in FACTS.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=_positive(name, kind), metavar=metavar, help=help_text)
+    parser.add_argument("--measure", action="store_true", help="time the environment: how many of them are of use")
     parser.add_argument("--continuous", action=argparse.BooleanOptionalAction, help="actions are real numbers")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    from isobatch.training.known_facts import known_facts
+
     config, metrics = subject(args)
     facts = {name: getattr(args, name) for name in (*FACTS, "continuous")}
-    facts["cores"] = args.cores or os.cpu_count()
+    if args.measure:
+        from isobatch.laboratory.throughput import throughput
+
+        facts["throughput"] = throughput(config)
     if metrics is not None and "noise/trace" in metrics and not args.critical_batch:
         from isobatch.training.metrics import critical_batch
 
         facts["critical_batch"] = critical_batch(metrics)
-    advice = advise(config, known_facts(config, **facts), metrics)
+    advice = advise(config, known_facts(config, console.say, **facts), metrics)
     if args.plot:
         from isobatch.advice.geometry_figure import plot_geometry
 
@@ -101,8 +105,8 @@ def _table(findings: Iterable[Finding]) -> RichTable:
     rows: list[list[str | Text]] = []
     for finding in sorted(findings, key=lambda f: order.index(f.status)):
         text = Text(finding.text)
-        if finding.suggestions:
-            text.append(f" Try {', '.join(map(str, finding.suggestions))}.", style="bold")
+        if finding.tries:
+            text.append(f" {finding.tries}", style="bold")
         text.append(f" [{finding.source}]", style="dim")
         rows.append([Text(finding.status, style=STYLES[finding.status]), finding.name, text])
     return console.text_table(["", "rule", "finding"], rows)

@@ -16,7 +16,7 @@ from isobatch.settings.parsing import parse_value
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from isobatch.policies.evaluation import Episodes
+    from isobatch.rollouts.evaluation import Episodes
     from isobatch.training.loading import LoadedRun
 
 TRAINED, HELD_OUT = "training levels", "all levels"
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     COUNT.check("episodes", episodes)
     COUNT.check("video_episodes", filmed)
     SEED.check("seed", seed)
-    from isobatch.policies.evaluation import evaluate, gap, held_out
     from isobatch.policies.returns import COLUMNS, Evaluation
+    from isobatch.rollouts.evaluation import evaluate, gap, held_out
     from isobatch.training.loading import load_run
 
     loaded = load_run(args.run_dir, args.checkpoint, console.say)
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Episodes]) -> Table:
-    from isobatch.policies.evaluation import gap
+    from isobatch.rollouts.evaluation import gap
 
     found = gap(*played.values())
     rows = []

@@ -60,14 +60,21 @@ def _list(args: argparse.Namespace) -> int:
 
     sizes = {study.name: {scale: study.grid(scale).sizes() for scale in SCALES} for study in STUDIES.values()}
     if args.json:
-        studies = [{"name": name, "claim": study.claim, **sizes[name]} for name, study in STUDIES.items()]
+        studies = [
+            {"name": name, "claim": study.claim, "laptop_minutes": study.minutes, **sizes[name]}
+            for name, study in STUDIES.items()
+        ]
         studies.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM})
         console.print_json({"studies": studies})
         return 0
-    console.out.print("settings x seeds, and environment steps of all of them, at each scale\n")
-    rows = [[name, *map(_size, sizes[name].values()), study.claim] for name, study in STUDIES.items()]
-    rows.append([BLOG_POST, *("-" for _ in SCALES), BLOG_POST_CLAIM])
-    console.out.print(console.text_table(["study", *SCALES, "claim"], rows))
+    console.out.print("settings x seeds, and environment steps of all of them, at each scale; minutes on 2 cores:")
+    console.out.print("one to three for quick; for laptop as measured; paper is for a cluster\n")
+    rows = [
+        [name, *map(_size, sizes[name].values()), str(study.minutes or "-"), study.claim]
+        for name, study in STUDIES.items()
+    ]
+    rows.append([BLOG_POST, *("-" for _ in SCALES), "-", BLOG_POST_CLAIM])
+    console.out.print(console.text_table(["study", *SCALES, "minutes", "claim"], rows))
     return 0
 
 

@@ -13,7 +13,7 @@ from isobatch.cli.console import Output
 from isobatch.cli.flags import ActorCount, Parser, add_config, add_dataclass, config_from, given, given_settings
 from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
-from isobatch.formatting import counted, setting_text
+from isobatch.formatting import byte_text, counted, setting_text
 from isobatch.settings.accounting import batch_accounting, surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -91,9 +91,9 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
     from isobatch.envs.registry import environment_of
 
     if config.policy_iterations_per_phase:
-        from isobatch.training.memory import in_words, phase_bytes
+        from isobatch.training.memory import phase_bytes
 
-        lines.append(("phase memory", in_words(phase_bytes(config, environment_of(config), options.num_seeds))))
+        lines.append(("phase memory", byte_text(phase_bytes(config, environment_of(config), options.num_seeds))))
     if config.complete_episodes:
         limit, batch = environment_of(config).max_steps, config.geometry.iteration_batch
         used = surely_used(config, limit)
@@ -187,12 +187,15 @@ def show(result: Result) -> None:
     """The table at the end of a run."""
     from isobatch.training.run_directory import RunDirectory
 
+    columns = {"final return": result.final_return}
+    if result.options.eval_interval:
+        columns["evaluation"] = result.newest_evaluation
     rows = [
-        [str(seed), console.number(value)]
-        for seed, value in zip(result.options.seeds, result.final_return, strict=True)
+        [str(seed), *map(console.number, values)]
+        for seed, *values in zip(result.options.seeds, *columns.values(), strict=True)
     ]
     console.out.print()
-    console.out.print(console.table("", ["seed", "final return"], rows))
+    console.out.print(console.table("", ["seed", *columns], rows))
     speed = f", {result.steps_per_second:,.0f} steps/s in all, {result.compile_seconds:.1f} s to compile"
     console.out.print(f"\n{result.env_steps:,} steps per seed{speed if result.steps_per_second else ''}.")
     assert result.run_dir is not None  # the command keeps every run
@@ -202,8 +205,19 @@ def show(result: Result) -> None:
     if used is not None and len(used):
         share = float(np.nanmean(used)) / result.config.geometry.iteration_batch
         console.out.print(f"{share:.0%} of the steps were learned from: whole episodes.")
+    if result.options.eval_interval:
+        console.out.print(evaluations_sentence(result))
     words = RunDirectory(result.run_dir).words
     if result.interrupted:
         console.out.print(f"Interrupted and kept: isobatch train --resume {words}")
     else:
         console.out.print(f"isobatch eval {words}\nisobatch plot {words}")
+
+
+def evaluations_sentence(result: Result) -> str:
+    """How often the run was evaluated, and where that is kept."""
+    steps = sorted(set(result.evaluations["env_steps"].tolist()))
+    if not steps:
+        return f"No seed was evaluated: no training return reached {result.options.eval_threshold:g}."
+    times, episodes = counted(len(steps), "evaluation"), counted(result.options.eval_episodes, "episode")
+    return f"{times} of {episodes}, from step {steps[0]:,} on: evaluations.csv in the run's directory."

@@ -16,6 +16,7 @@ RUNS = {  # the arguments that name a run which is loaded, by command
     "play": ("run_dir",),
     "export": ("run_dir",),
     "diagnose": ("run_dir",),
+    "advise": ("run_dir",),
 }
 
 

@@ -16,17 +16,15 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 
-from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.formatting import html_list, html_table
 from isobatch.laboratory.costs import Plan, plan
-from isobatch.laboratory.host_source import HostSource
-from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.results import key_of, load, store, to_json
 from isobatch.laboratory.sections import section_class
 from isobatch.laboratory.sections.section import Section, TextTable
+from isobatch.laboratory.sources import source_of
 from isobatch.laboratory.subject import NotMeasurableError, Subject
 from isobatch.settings.options import Options
 from isobatch.training.loading import LoadedRun, checkpoint_numbers, load_run
@@ -216,6 +214,4 @@ def subject_of(
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes, num_shards=1)  # a gradient is that of all environments
-    if isinstance(env, HostEnvironment):
-        return Subject(config, HostSource(config, env, state, env_timeout, tell), state, options)
-    return Subject(config, JaxSource(config, env, state), state, options)
+    return Subject(config, source_of(config, env, state, env_timeout, tell), state, options)

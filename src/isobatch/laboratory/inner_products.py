@@ -23,8 +23,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from isobatch.errors import UsageError
+from isobatch.formatting import byte_text
 from isobatch.laboratory.layers import Losses, Tap, in_pieces, is_layer, num_samples, rows_and_deltas, tap_shapes
-from isobatch.training.memory import SHARE, available_bytes, in_words
+from isobatch.training.memory import SHARE, available_bytes
 
 MICROBATCH_BYTES = 32e6  # rows and deltas that are held at once: few, so that they stay in the cache
 STORED_BYTES = 2e9  # of what is kept of all samples while one group of layers is worked on
@@ -139,8 +140,8 @@ def check_memory(
     there = available_bytes()
     if there is not None and need > SHARE * there:
         raise UsageError(
-            f"inner products of the gradients of {what} need {in_words(need)}, and {in_words(int(SHARE * there))} are "
-            f"available: lower {lower}."
+            f"inner products of the gradients of {what} need {byte_text(need)}, and {byte_text(int(SHARE * there))} "
+            f"are available: lower {lower}."
         )
 
 

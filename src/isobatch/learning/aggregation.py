@@ -11,8 +11,12 @@ N trajectories of T_i steps and S = sum T_i samples (names of LLM trainers in br
 | constant        | (1/N) sum_i (1/H) sum_t    (seq-mean-token-sum-norm) | S/(N H)          |
 
 `timestep` is what SB3, CleanRL and Spinning Up compute; `trajectory` is the textbook estimator. They differ
-by the factor N/S: a constant when N and T are fixed, a random one for whole episodes of varying length.
-A minibatch is a random part of the samples, so the mean over it estimates the mean over all of them.
+by the factor N/S, a random one where episodes end at different times. A trajectory is an episode, or the piece of one
+that lies inside the rollout (`rollouts.segment.trajectories`); N and S are those of the iteration, and a minibatch is a
+random part of its samples, so the mean over it estimates the mean over all of them.
+
+Policy loss, value loss and entropy bonus of a sample are added first, so one aggregation is that of all three. The
+auxiliary phase of PPG and the metrics are means over time steps whatever it is.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.networks.shards import axes_of, mean, own_key, total
-from isobatch.rollouts.segment import Segment, complete_episodes
+from isobatch.rollouts.segment import Segment, complete_episodes, trajectories
 from isobatch.settings.config import Config, Hypers
 
 Metrics = dict[str, Float[Array, ""]]
@@ -70,12 +70,11 @@ def prepare(
     advantage = estimate_advantages(config, segment, reward, hypers)
     value = segment.value if config.baseline else jnp.zeros_like(segment.value)
     target = advantage + value
-    lengths, used = jnp.full_like(advantage, config.num_steps), jnp.ones_like(done)
-    if segment.valid is not None:
-        used = segment.valid
-        lengths = jnp.broadcast_to(jnp.maximum(jnp.sum(used, axis=0), 1).astype(lengths.dtype), used.shape)
     if config.complete_episodes:
         lengths, used = complete_episodes(done, segment.time_limit, segment.valid)
+    else:
+        _, lengths = trajectories(done, segment.valid)
+        used = jnp.ones_like(done) if segment.valid is None else segment.valid
     share = sample_weights("timestep", lengths, used, hypers.aggregation_horizon, across)
     decay = hypers.adv_norm_decay if config.advantage_norm == "ewma" else 0.0
     advantage_moments = advantage_moments.update(advantage, decay, used, across)

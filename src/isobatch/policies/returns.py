@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 
 from isobatch.formatting import by_magnitude, html_table, plain_table
-from isobatch.policies.evaluation import Episodes, Policies, StackedPolicies
-from isobatch.policies.evaluation import evaluate as play_all
+from isobatch.rollouts.evaluation import Episodes, Policies, StackedPolicies
+from isobatch.rollouts.evaluation import evaluate as play_all
 from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT, COUNT_OR_0
 from isobatch.training.agent import Agent

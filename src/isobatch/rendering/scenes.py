@@ -16,8 +16,8 @@ import numpy as np
 from isobatch.envs.host_spaces import Observation
 from isobatch.errors import RunError
 from isobatch.policies.agent import Agent
-from isobatch.policies.evaluation import endless
 from isobatch.rendering.canvas import Color, Size
+from isobatch.rollouts.evaluation import endless
 from isobatch.settings.options import LONGEST_EPISODE
 
 END_SECONDS = 0.8  # seconds that the end of an episode stays

@@ -30,8 +30,14 @@ def critical_batch_size(before: Config, after: Config, critical_batch: float | N
     """Section 3.1 and McCandlish et al. (2018): samples needed grow as 1 + B/B_crit."""
     small, large = before.geometry.optimization_batch, after.geometry.optimization_batch
     if critical_batch is None:
-        if large <= small:
+        if large == small:
             return ""
+        if large < small:
+            return (
+                f"optimization batch {small:,} -> {large:,}: the base must itself be well under the critical batch "
+                "size, which was not given; from one above it, smaller ones learn faster per step instead of alike. "
+                "Pass critical_batch (its gradient noise scale) to have this checked."
+            )
         return (
             f"optimization batch {small:,} -> {large:,}: the rules hold only well under the critical batch size, which "
             "was not given; pass critical_batch (its gradient noise scale) to have this checked."
@@ -107,9 +113,8 @@ def few_iterations(before: Config, after: Config) -> str:
     if now >= was or now >= FEW_ITERATIONS:
         return ""
     return (
-        f"iterations {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data "
-        "comes from that "
-        "many policies only. Train longer, or keep the iteration batch (keep=iteration-batch)."
+        f"iterations {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data comes from "
+        "that many policies only. Train longer, or keep the iteration batch (keep=iteration-batch)."
     )
 
 

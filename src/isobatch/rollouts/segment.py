@@ -172,6 +172,22 @@ def _value_cut_off(
     return flat.reshape(cut_off.shape)
 
 
+def trajectories(
+    done: Bool[Array, "T N"], valid: Bool[Array, "T N"] | None = None
+) -> tuple[Int[Array, "T N"], Float[Array, "T N"]]:
+    """For each step: where its trajectory begins in the rollout, and how many steps of it the rollout holds.
+
+    A trajectory is an episode, or the piece of one that lies inside the rollout.
+    """
+    steps = done.shape[0]
+    time = jnp.arange(steps)[:, None]
+    over = done if valid is None else ~valid  # an episode begins after the row that fills in for its reset
+    begins = jnp.concatenate([jnp.ones_like(done[:1]), over[:-1]])
+    first = jax.lax.cummax(jnp.where(begins, time, 0))
+    last = jax.lax.cummin(jnp.where(done, time, steps - 1), reverse=True)
+    return first, (last - first + 1).astype(jnp.result_type(float))
+
+
 def complete_episodes(
     done: Bool[Array, "T N"], time_limit: int, valid: Bool[Array, "T N"] | None = None
 ) -> tuple[Float[Array, "T N"], Bool[Array, "T N"]]:
@@ -180,14 +196,9 @@ def complete_episodes(
     Used are the episodes that began early enough to end within the row at any length, so that the choice does
     not depend on the length: taking every episode that happened to end would prefer short ones.
     """
-    steps = done.shape[0]
-    time = jnp.arange(steps)[:, None]
-    over = done if valid is None else ~valid  # an episode begins after the row that fills in for its reset
-    begins = jnp.concatenate([jnp.ones_like(done[:1]), over[:-1]])
-    first = jax.lax.cummax(jnp.where(begins, time, 0))
-    last = jax.lax.cummin(jnp.where(done, time, steps - 1), reverse=True)
-    used = first + time_limit <= steps
-    return (last - first + 1).astype(jnp.result_type(float)), used if valid is None else used & valid
+    first, lengths = trajectories(done, valid)
+    used = first + time_limit <= done.shape[0]
+    return lengths, used if valid is None else used & valid
 
 
 def preprocessor(moments: Moments | None, clip: Float[Array, ""] | float) -> Preprocess:

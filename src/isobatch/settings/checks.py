@@ -18,6 +18,7 @@ def check_combinations(config: Config) -> None:
     _check_sizes(config)
     _check_objective(config)
     _check_baseline(config)
+    _check_aggregation(config)
     if config.noise_scale and config.num_envs < 2:
         raise UsageError("noise_scale=True compares environments with each other: use num_envs of at least 2.")
     if config.policy_iterations_per_phase:
@@ -117,6 +118,20 @@ def _check_baseline(config: Config) -> None:
     if config.policy_iterations_per_phase:
         raise UsageError(
             "baseline=False leaves an auxiliary phase nothing to learn: use policy_iterations_per_phase=0."
+        )
+
+
+def _check_aggregation(config: Config) -> None:
+    if config.aggregation != "timestep" and config.num_steps == 1:
+        raise UsageError(
+            f"aggregation={config.aggregation!r} weighs samples by the length of their trajectory, and with "
+            "num_steps=1 each is one step: use aggregation=timestep, or more steps."
+        )
+    horizon, unset = config.hypers.aggregation_horizon, type(config.hypers).aggregation_horizon
+    if config.aggregation != "constant" and horizon != unset:
+        raise UsageError(
+            f"aggregation_horizon={horizon:g} has no effect with aggregation={config.aggregation!r}, which divides by "
+            "no horizon: use aggregation=constant, or leave the horizon out."
         )
 
 

@@ -196,7 +196,12 @@ class Config:
     advantage_norm: Annotated[
         AdvantageNorm, "Samples whose mean and standard deviation normalize the advantages."
     ] = "iteration"  # fmt: skip
-    aggregation: Annotated[Aggregation, "How per-sample losses become one number."] = "timestep"
+    aggregation: Annotated[
+        Aggregation,
+        "How policy loss, value loss and entropy of the samples, alike, become one number: mean over time steps; sum "
+        "over each trajectory, its mean, or its sum / aggregation_horizon, averaged over trajectories. A trajectory is "
+        "an episode, or the piece of one in the rollout.",
+    ] = "timestep"
     clip_value_loss: Annotated[bool, "Clip the value loss around the behavior value."] = False
 
     networks: Annotated[str, "standard: the ones below; or some given to `isobatch.register_networks`."] = "standard"

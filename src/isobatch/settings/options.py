@@ -46,6 +46,15 @@ class Options:
     replay: Annotated[
         str | None, "Repeat the run with actors in this directory: the same rollouts in the same order, bit for bit."
     ] = None
+    eval_interval: Annotated[
+        int,
+        COUNT_OR_0,
+        "Iterations between evaluations (whole episodes, most likely actions, kept in evaluations.csv); 0: none.",
+    ] = 0
+    eval_threshold: Annotated[
+        float | None, "Training return that a seed must have reached before it is evaluated; none: from the start."
+    ] = None
+    eval_episodes: Annotated[int, COUNT, "Episodes of an evaluation, for each seed."] = 20
     env_timeout: Annotated[
         float, POSITIVE, "Gymnasium and EnvPool: seconds that a step may take before the run is stopped."
     ] = 60.0
@@ -57,6 +66,14 @@ class Options:
     def __post_init__(self) -> None:
         check_ranges(self)
         SEED.check("seed + num_seeds - 1", self.seed + self.num_seeds - 1)
+        if self.eval_threshold is not None and not math.isfinite(self.eval_threshold):
+            raise UsageError(
+                f"eval_threshold={self.eval_threshold} is no return: use a finite number, or leave it out."
+            )
+        for name in ("eval_threshold", "eval_episodes"):
+            value = getattr(self, name)
+            if not self.eval_interval and value != getattr(Options, name):
+                raise UsageError(f"{name}={value:g} needs evaluations: add eval_interval, or leave it out.")
 
     @classmethod
     def from_keywords(cls, **options: object) -> Options:
@@ -83,5 +100,12 @@ class Options:
 
     def checkpoint_iterations(self, num_iterations: int) -> int:
         """Iterations between checkpoints: whole lines, so that a resumed run logs the same ones."""
+        return self._whole_lines(self.checkpoint_interval or math.ceil(num_iterations / 10), num_iterations)
+
+    def eval_iterations(self, num_iterations: int) -> int:
+        """Iterations between evaluations, whole lines too; 0 without any."""
+        return self._whole_lines(self.eval_interval, num_iterations)
+
+    def _whole_lines(self, iterations: int, num_iterations: int) -> int:
         line = self.line_iterations(num_iterations)
-        return math.ceil((self.checkpoint_interval or math.ceil(num_iterations / 10)) / line) * line
+        return math.ceil(iterations / line) * line

@@ -11,6 +11,8 @@ import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, new_panels, save_figure
 from isobatch.errors import RunError, UsageError
+from isobatch.statistics.aggregates import contrast
+from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.normalization import band
 from isobatch.studies.charts import Gaps, gaps_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
@@ -74,7 +76,7 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
 
 
 def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
-    """Normalized returns of every variant, in the end and over the run: seeds, and their mean with standard error."""
+    """Normalized returns of every variant, in the end and over the run: seeds, and their mean with 95 % interval."""
     variants = list(by_variant(rows, factors))
     figure, panels = panels_for(levels(rows, "env"), (PANEL_INCHES[0], 1.6 + 0.3 * len(variants)))
     for env, axes in panels.items():
@@ -84,12 +86,12 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
             for variant, chosen in by_variant(select(rows, env=env), factors).items():
                 values, y = np.array([row[column] for row in chosen]), variants.index(variant) + shift
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
-                error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-                axes.errorbar(values.mean(), y, xerr=error, fmt="D", color=color, markersize=4, label=label)
+                mean, _ = contrast([(1.0, values)])
+                axes.errorbar(mean.value, y, xerr=bars(mean), fmt="D", color=color, markersize=4, label=label)
         axes.set(xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
         place = axes.get_subplotspec()
         axes.set_yticklabels(variants if place and place.is_first_col() else [""] * len(variants))
-    return finished(figure, panels.values(), f"{title} (seeds, and their mean with standard error)")
+    return finished(figure, panels.values(), f"{title} (seeds, and their mean with 95 % interval)")
 
 
 def draw_gaps(gaps: Gaps, title: str) -> Figure:
@@ -100,11 +102,16 @@ def draw_gaps(gaps: Gaps, title: str) -> Figure:
         index = gaps.variants.index(variant)
         x = gaps.envs.index(env) + (index - (len(gaps.variants) - 1) / 2) * width
         color = COLORS[index % len(COLORS)]
-        axes.bar(x, gap.value.value, width, yerr=gap.error, color=color, label=variant, capsize=2)
+        axes.bar(x, gap.value.value, width, yerr=bars(gap.value), color=color, label=variant, capsize=2)
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
-    return finished(figure, [axes], f"{title}: the largest batch minus 1/{gaps.divisor} of it (with standard error)")
+    return finished(figure, [axes], f"{title}: the largest batch minus 1/{gaps.divisor} of it (with 95 % interval)")
+
+
+def bars(estimate: Estimate) -> np.ndarray:
+    """Lengths of the bars below and above a value, [2, 1]."""
+    return np.array([[estimate.value - estimate.low], [estimate.high - estimate.value]])
 
 
 def draw_surface(rows: list[Row], factors: tuple[str, str], title: str) -> Figure:

@@ -123,6 +123,8 @@ class Study:
     """What the gradient laboratory measures besides, at a scale."""
     reading: Callable[[list[Row], list[Row]], list[str]] = lambda rows, measured: []
     """From the rows of the study and those of the laboratory to sentences."""
+    minutes: int | None = None
+    """That the scale `laptop` took on 2 cores, as its page in docs/results has it."""
 
 
 def on_environments(study: Study, envs: Sequence[str]) -> Study:

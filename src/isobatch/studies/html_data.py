@@ -135,7 +135,7 @@ def gaps_data(study: Study, rows: list[Row]) -> dict[str, object] | None:
     if gaps is None:
         return None
     bars = [
-        {"variant": variant, "env": env, "value": short(gap.value.value), "error": short(gap.error)}
+        {"variant": variant, "env": env} | {end: short(getattr(gap.value, end)) for end in ("value", "low", "high")}
         for (variant, env), gap in gaps.differences.items()
     ]
     return {"divisor": gaps.divisor, "variants": gaps.variants, "envs": gaps.envs, "bars": bars}

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from isobatch.formatting import with_interval
 from isobatch.statistics.aggregates import Scores
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import LEVEL, Gap, bonferroni, difference, gap, van_elteren
+from isobatch.statistics.comparisons import LEVEL, Gap, StratifiedTest, bonferroni, difference, gap, van_elteren
 from isobatch.studies.grid import Row
-from isobatch.studies.scores import FINAL, MEAN, levels, scores, shared
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
 
+SINGLE_TEST = 0.05  # level below which a single p-value is seldom chance
 MEASURES = {FINAL: "final return", MEAN: "return over the run"}  # columns of scores, in words
 
 
@@ -34,6 +37,23 @@ class Question(NamedTuple):
     x: Mapping[str, object]
     y: Mapping[str, object]
 
+    def scores(self, rows: list[Row]) -> list[dict[str, np.ndarray]]:
+        """Of X and of Y, on the environments that both have."""
+        return shared(scores(rows, self.column, **self.x), scores(rows, self.column, **self.y))
+
+
+def in_short(rows: list[Row], lead: str, questions: Iterable[Question]) -> str:
+    """The first line of a verdict: the differences that matter most."""
+    each = [f"{q.text} {estimate_text(difference(*q.scores(rows))[1].value)}" for q in questions]
+    return f"In short, {lead}: {'; '.join(each)}."
+
+
+def gaps_in_short(lead: str, variants: Mapping[str, Mapping[str, Scores]]) -> str:
+    """The first line of a verdict: how far apart batch sizes are, for each variant, and what chance alone gives."""
+    gaps = {name: gap(sizes) for name, sizes in variants.items()}
+    each = [f"{name}: {g.value.value:.2f} (by chance {g.by_chance.value:.2f})" for name, g in gaps.items()]
+    return f"In short, {lead}: {', '.join(each)}."
+
 
 def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     """A sentence for each question, and one that says which answers stand when all of them are seen as one family.
@@ -41,8 +61,8 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     A sentence gives the difference X - Y with its interval, by environment too, and the van Elteren test.
     """
     sentences, p_values = [], {}
-    for text, column, x, y in questions:
-        first, second = shared(scores(rows, column, **x), scores(rows, column, **y))
+    for question in questions:
+        first, second = question.scores(rows)
         by_env, overall = difference(first, second)
         test = van_elteren(first, second)
         low, high = overall.value.low, overall.value.high
@@ -50,17 +70,30 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         each = ", ".join(f"{env} {in_env.value.value:+.2f}" for env, in_env in by_env.items())
         where = f"; by environment {each}" if len(by_env) > 1 else ""
         sentences.append(
-            f"{text}: {estimate_text(overall.value)}, which {sign} (van Elteren p = {test.two_sided:.2g}{where})."
+            f"{question.text}: {estimate_text(overall.value)}, which {sign} "
+            f"(van Elteren p = {test.two_sided:.2g}{where}).{disagreement(low <= 0 <= high, test)}"
         )
-        p_values[text] = test.two_sided
+        p_values[question.text] = test.two_sided
     strict = bonferroni(p_values, LEVEL).significant
-    more = [name for name in bonferroni(p_values, 0.05).significant if name not in strict]
+    more = [name for name in bonferroni(p_values, SINGLE_TEST).significant if name not in strict]
     listed = [f"{len(names)}" + (f" ({'; '.join(names)})" if names else "") for names in (strict, more)]
     return [
         *sentences,
         f"Of {len(questions)} tests, corrected for their number (Bonferroni), these stand at the paper's {LEVEL:.1%}: "
         f"{listed[0]}; and at 5 % besides: {listed[1]}.",
     ]
+
+
+def disagreement(interval_has_0: bool, test: StratifiedTest) -> str:
+    """Why an interval and a p-value may seem to contradict each other, where they do."""
+    if interval_has_0 == (test.two_sided >= SINGLE_TEST):
+        return ""
+    if not interval_has_0 and 2 * test.least >= SINGLE_TEST:
+        return " So few seeds cannot be ranked in a way that makes p small."
+    return (
+        " Interval and test differ: one environment or a few extreme seeds can move a mean, and the test counts how "
+        "seeds rank in each environment."
+    )
 
 
 def gap_sentence(score: str, sizes: Mapping[str, Scores]) -> str:
@@ -76,6 +109,23 @@ def gap_sentences(title: str, rows: list[Row], factor: str) -> list[str]:
     for column, score in MEASURES.items():
         sizes = {str(level): scores(rows, column, **{factor: level}) for level in levels(rows, factor)}
         sentences.append(f"{title}, {gap_sentence(score, sizes)}")
+    return sentences
+
+
+def divisor_sentences(rows: list[Row], factor: str, rules: Iterable[str]) -> list[str]:
+    """How far apart batches divided by c are, with each of the rules that are a factor's values; in short first."""
+
+    def sizes_of(rows: list[Row], column: str, rule: str) -> dict[str, Scores]:
+        divided = {f"c = {c}": {"divisor": c, factor: rule} for c in levels(rows, "divisor")[1:]}
+        return {name: scores(rows, column, **which) for name, which in ({"c = 1": {"divisor": 1}} | divided).items()}
+
+    lead = f"gap in normalized {MEASURES[FINAL]} between batch sizes, mean over environments"
+    sentences = [gaps_in_short(lead, {rule: sizes_of(rows, FINAL, rule) for rule in rules})]
+    for env in levels(rows, "env"):
+        in_env = select(rows, env=env)
+        for column, score in MEASURES.items():
+            for rule in rules:
+                sentences.append(f"{env}, {rule}, {gap_sentence(score, sizes_of(in_env, column, rule))}")
     return sentences
 
 

@@ -80,7 +80,8 @@ class BatchSizeMonitor(BaseCallback):
             self.rows[ours].append(float(values.get(theirs, np.nan)))
 
     def _judge(self) -> None:
-        self.findings = settle(*monitor(self.rows, self.config))
+        done = self.model.num_timesteps / max(1, self.model._total_timesteps)
+        self.findings = settle(*monitor(self.rows, self.config, done))
         for finding in self.findings:
             self.logger.record(f"advice/{finding.name}", float(finding.status == "warn"))
         new, self.spoken = unspoken(self.findings, self.spoken)

@@ -53,7 +53,7 @@ def train(
         say: gets sentences meant for a person; by default they go to standard error, where somebody sees it.
         quiet: show nothing.
         options: the other flags of `isobatch train`: restart, init_from, log_interval, checkpoint_interval,
-            keep_checkpoints, env_timeout, tensorboard, wandb_project.
+            keep_checkpoints, eval_interval, eval_threshold, eval_episodes, env_timeout, tensorboard, wandb_project.
 
     Returns:
         Metrics, final returns and trained states of all seeds.

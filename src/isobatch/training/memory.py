@@ -10,12 +10,11 @@ import numpy as np
 
 from isobatch.envs.spaces import distribution_size
 from isobatch.errors import UsageError, brief
-from isobatch.formatting import counted, rounded
+from isobatch.formatting import byte_text, counted
 from isobatch.rollouts.staleness import AnyEnvironment
 from isobatch.settings.config import Config
 
 SHARE = 0.9  # of the available memory that may be used
-UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def phase_bytes(config: Config, env: AnyEnvironment, num_seeds: int) -> int:
@@ -33,8 +32,8 @@ def check_phase_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> N
     need, there = phase_bytes(config, env, num_seeds), available_bytes()
     if there is not None and need > SHARE * there:
         raise UsageError(
-            f"policy_iterations_per_phase={config.policy_iterations_per_phase} needs {in_words(need)} for the phases "
-            f"of {counted(num_seeds, 'seed')}, and {in_words(int(SHARE * there))} are available: lower it, num_envs, "
+            f"policy_iterations_per_phase={config.policy_iterations_per_phase} needs {byte_text(need)} for the phases "
+            f"of {counted(num_seeds, 'seed')}, and {byte_text(int(SHARE * there))} are available: lower it, num_envs, "
             "num_steps or num_seeds."
         )
 
@@ -63,8 +62,8 @@ def check_run_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> Non
         stale = f", staleness={config.staleness}" if config.staleness else ""
         raise UsageError(
             f"num_envs={config.num_envs}, num_steps={config.num_steps}, hidden_sizes={brief(list(config.hidden_sizes))}"
-            f"{stale} need at least {in_words(need)} for {counted(num_seeds, 'seed')}, and "
-            f"{in_words(int(SHARE * there))} are available: lower one of them, or num_seeds."
+            f"{stale} need at least {byte_text(need)} for {counted(num_seeds, 'seed')}, and "
+            f"{byte_text(int(SHARE * there))} are available: lower one of them, or num_seeds."
         )
 
 
@@ -78,8 +77,3 @@ def available_bytes() -> int | None:
     except OSError:
         return None
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-
-
-def in_words(count: int) -> str:
-    power = min((len(str(count)) - 1) // 3, len(UNITS) - 1)
-    return f"{rounded(count / 1000**power)} {UNITS[power]}"

@@ -10,12 +10,14 @@ from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
+from isobatch.settings.fields import fields_of, parse_fields
 from isobatch.settings.options import Options
 from isobatch.settings.schedules import schedule_of
 from isobatch.training.lock import locked
 from isobatch.training.run_directory import RunDirectory
 
 INIT_FROM = "init_from"
+EVALUATION = ("eval_interval", "eval_threshold", "eval_episodes")  # a run that goes on is evaluated as it was
 
 
 @contextmanager
@@ -31,7 +33,8 @@ def opened(
         if resume:
             options = agreed(directory, config, options)
         else:
-            directory.describe(config, identity(config, options) | {INIT_FROM: init_from})
+            about = identity(config, options) | {INIT_FROM: init_from}
+            directory.describe(config, about | {name: getattr(options, name) for name in EVALUATION})
         yield directory, options
 
 
@@ -52,6 +55,9 @@ def agreed(directory: RunDirectory, config: Config, options: Options) -> Options
         options = dataclasses.replace(options, log_interval=run["log_interval"])
     if options.replay is None:
         options = dataclasses.replace(options, replay=run.get("replay"))
+    if not options.eval_interval:
+        kept = {name: run[name] for name in EVALUATION if name in run}
+        options = dataclasses.replace(options, **parse_fields(kept, fields_of(Options), "option"))
     was, now = before.to_dict() | run, config.to_dict() | identity(config, options)
     if config.env_steps >= before.env_steps:
         was["total_timesteps"] = now["total_timesteps"]

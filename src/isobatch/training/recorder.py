@@ -16,6 +16,8 @@ from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.checkpoint_file import Note
 from isobatch.training.checkpoints import Checkpoints
+from isobatch.training.evaluations import COLUMNS as EVALUATION_COLUMNS
+from isobatch.training.evaluations import EVALUATIONS, lines_until
 from isobatch.training.metrics import INDEX, METRICS, RETURN, Table, mean_return, table_of
 from isobatch.training.metrics_file import Mark, MetricsFile
 from isobatch.training.run_directory import RunDirectory
@@ -31,6 +33,7 @@ class Recorder:
         self.columns: tuple[str, ...] = ()
         self._flushed = 0
         self._earlier: Table = {}  # what a resumed run had measured before
+        self._evaluated: list[tuple] = []
         self._kept: int | None = None  # the iteration whose state is in the newest checkpoint
         self._has_actors = config.lag_iterations > 0
         self._schedule: ScheduleFile | None = None
@@ -60,6 +63,7 @@ class Recorder:
         assert self.directory is not None
         restored, mark = self._files.restore(states, restart, say)
         self._files.metrics.rewind(mark)
+        self._evaluated = self._files.rewind_evaluations(0 if restored is None else restored[0])
         if restored is None:
             return 0, states
         self._kept = restored[0]
@@ -71,11 +75,25 @@ class Recorder:
         self.columns = columns
         self.lines += lines
 
+    def add_evaluations(self, lines: list[tuple]) -> None:
+        self.flush()  # sinks want the metrics of these steps first
+        self._evaluated += lines
+        if self._files is not None:
+            self._files.append(self._files.evaluations, EVALUATION_COLUMNS, lines)
+            self._files.evaluations.sync()
+            for sink in self._sinks:
+                sink.write(EVALUATION_COLUMNS, lines)
+
+    @property
+    def evaluations(self) -> Table:
+        """All evaluations of the run."""
+        return table_of(EVALUATION_COLUMNS, self._evaluated)
+
     def flush(self) -> None:
         """Write the lines that are not written yet."""
         new = self.lines[self._flushed :]
         if self._files is not None and new:
-            self._files.append(self.columns, new)
+            self._files.append(self._files.metrics, self.columns, new)
             for sink in self._sinks:
                 sink.write(self.columns, new)
         self._flushed = len(self.lines)
@@ -117,6 +135,7 @@ class RunFiles:
     def __init__(self, directory: RunDirectory, keep: int) -> None:
         self.directory = directory
         self.metrics = MetricsFile(directory.path / METRICS)
+        self.evaluations = MetricsFile(directory.path / EVALUATIONS)
         self.checkpoints = Checkpoints(directory.checkpoints, keep)
 
     def restore(
@@ -144,12 +163,18 @@ class RunFiles:
         say("no checkpoint yet: starting at the beginning." if not there else "starting over.")
         return None, None
 
-    def append(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
+    def rewind_evaluations(self, iteration: int) -> list[tuple]:
+        """Forget evaluations after an iteration; those before."""
+        mark, lines = lines_until(self.evaluations.path, iteration)
+        self.evaluations.rewind(mark)
+        return lines
+
+    def append(self, table: MetricsFile, columns: tuple[str, ...], lines: list[tuple]) -> None:
         try:
-            self.metrics.append(columns, lines)
+            table.append(columns, lines)
         except OSError as error:
             raise RunError(
-                f"{str(self.metrics.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
+                f"{str(table.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
                 f"go on with isobatch train --resume {self.directory.words}"
             ) from None
 
@@ -193,7 +218,8 @@ class WeightsAndBiases:
             rows = table["env_steps"] == step
             found = {n: table[n][rows] for n in columns[len(INDEX) :]}
             means = {n: float(np.nanmean(v)) for n, v in found.items() if not np.all(np.isnan(v))}
-            seeds = zip(table["seed"][rows], found[RETURN], strict=True)
+            returns = found.get(RETURN, [])  # evaluations have others
+            seeds = zip(table["seed"][rows], returns, strict=bool(len(returns)))
             each = {f"seeds/{seed}/{RETURN}": float(value) for seed, value in seeds if not np.isnan(value)}
             self.run.log(means | each, step=int(step))
 

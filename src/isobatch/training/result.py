@@ -62,6 +62,7 @@ class Result:
     steps_per_second: float  # of all seeds together, without compilation
     compile_seconds: float
     interrupted: bool
+    evaluations: Table = dataclasses.field(default_factory=dict)  # as `evaluations.csv` has them
 
     @property
     def final_return(self) -> list[float | None]:
@@ -69,6 +70,13 @@ class Result:
         if not self.metrics:  # interrupted before the first line
             return [None] * self.options.num_seeds
         return final_returns(self.metrics, self.config.env_steps)
+
+    @property
+    def newest_evaluation(self) -> list[float | None]:
+        """One number a seed: mean return of the episodes of its last evaluation, if there was one."""
+        table = self.evaluations
+        newest = dict(zip(table["seed"].tolist(), table["eval/episodic_return"].tolist(), strict=True)) if table else {}
+        return [newest.get(seed) for seed in self.seeds]
 
     @property
     def seeds(self) -> list[int]:
@@ -111,6 +119,7 @@ class Result:
             "env_steps": self.env_steps,
             "seeds": self.options.seeds,
             "final_return": self.final_return,
+            **({"evaluation": self.newest_evaluation} if self.options.eval_interval else {}),
             "steps_per_second": self.steps_per_second,
             "compile_seconds": self.compile_seconds,
             "interrupted": self.interrupted,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.async_program import AsyncProgram
 from isobatch.training.devices import use_cores
+from isobatch.training.evaluations import Evaluations
 from isobatch.training.initial_weights import start_from
 from isobatch.training.loop import Advance, advances, lines_of
 from isobatch.training.memory import check_run_memory
@@ -98,6 +100,7 @@ def train(
             extend(directory, config, iteration, say)
         if layout is not None and begun:  # what process 0 has read is known to all
             choices = dataclasses.replace(choices, log_interval=share(choices.log_interval))
+            choices = with_evaluation_of_first(choices)
             iteration, states = share(iteration), layout.place(share(states))
         return run(config, choices, recorder, iteration, states, stopped, watch, say, layout)
 
@@ -143,7 +146,7 @@ def run(
             start,
             log_interval,
             supervision,
-            pause_every=keeper.checkpoint_interval,
+            pause_every=math.gcd(keeper.checkpoint_interval, keeper.evaluations.interval),
             meanwhile=recorder.flush,  # the lines of the chunk before
         )
         with closing(steps):
@@ -167,6 +170,19 @@ def run(
         steps_per_second=(iteration - start) * batch * options.num_seeds / seconds if seconds else 0.0,
         compile_seconds=compile_seconds,
         interrupted=iteration < config.num_iterations,
+        evaluations=recorder.evaluations,
+    )
+
+
+def with_evaluation_of_first(options: Options) -> Options:
+    """Evaluated as process 0 has read that the run is; -inf stands for no threshold."""
+    threshold = -math.inf if options.eval_threshold is None else options.eval_threshold
+    threshold = float(share(np.float64(threshold)))
+    return dataclasses.replace(
+        options,
+        eval_interval=share(options.eval_interval),
+        eval_threshold=None if threshold == -math.inf else threshold,
+        eval_episodes=share(options.eval_episodes),
     )
 
 
@@ -195,6 +211,7 @@ class Bookkeeper:
         self.watch, self.say, self.first, self.layout = watch, say, first, layout
         self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
+        self.evaluations = Evaluations(config, options)
         self._sharing = sharing
         self._begin = time.perf_counter()
         self._spoken: frozenset[str] = frozenset()  # causes that were warned of
@@ -210,6 +227,8 @@ class Bookkeeper:
             return
         progress = self.progress(step.iteration, lines)
         self.tell_whether_shared_well(step.iteration)
+        if self.evaluations.is_due(step.iteration):  # first: a run that goes on after a checkpoint has its evaluation
+            self.evaluate(step)
         if self.is_due(step.iteration):
             self.checkpoint(step.iteration, step.states)
             self.monitor()
@@ -235,6 +254,19 @@ class Bookkeeper:
         since = (iteration - 1) // self.checkpoint_interval * self.checkpoint_interval
         self.recorder.checkpoint(iteration, whole(states, self.layout), since, interim=not self.is_due(iteration))
 
+    def evaluate(self, step: Advance) -> None:
+        """Evaluate the seeds that have come far enough; the first process does."""
+        ready = np.asarray(share(self.evaluations.ready(self.recorder.table())))
+        if not ready.any():
+            return
+        states = whole(step.states, self.layout)
+        if not is_first():
+            return
+        try:
+            self.recorder.add_evaluations(self.evaluations.lines(step.iteration, states, ready))
+        except RunError as error:
+            raise self.stopped_by(f"an evaluation failed: {error}", step) from None
+
     def progress(self, iteration: int, lines: list[tuple]) -> Progress:
         total, batch = self.config.num_iterations, self.config.geometry.iteration_batch
         spent, done = time.perf_counter() - self._begin, iteration - self.first
@@ -253,8 +285,7 @@ class Bookkeeper:
         findings, _ = monitor(self.recorder.table(), self.config)
         fresh, self._spoken = unspoken(findings, self._spoken)
         for finding in fresh:
-            tries = f" Try {', '.join(map(str, finding.suggestions))}." if finding.suggestions else ""
-            self.say(f"{finding.name}: {finding.text}{tries} [{finding.source}]")
+            self.say(f"{finding.name}: {finding.text} {finding.tries} [{finding.source}]")
 
     def stopped_by(self, fault: str, step: Advance) -> RunError:
         """What to tell when an environment failed; all iterations before are kept."""

@@ -13,7 +13,7 @@ function drawGaps() {
     empty(picture, width, height, "All variants are switched off.");
     return gapsCanvas.show(picture);
   }
-  const ends = own.flatMap((bar) => [bar.value - bar.error, bar.value + bar.error]);
+  const ends = own.flatMap((bar) => [bar.low, bar.high]);
   const range = [Math.min(...ends, -0.01), Math.max(...ends, 0.01)].map((value) => value * 1.08);
   const longest = Math.max(...envs.map(textWidth));
   const slanted = longest > (width - 60) / envs.length - 6;
@@ -33,7 +33,7 @@ function drawGaps() {
   const hits = own.map((bar) => {
     const place = data.gaps.variants.indexOf(bar.variant), i = envs.indexOf(bar.env);
     const at = left + (i + 0.5) * band + (variants.indexOf(bar.variant) - variants.length / 2) * each;
-    const [a, b, middle] = [y(bar.value - bar.error), y(bar.value + bar.error), at + each / 2];
+    const [a, b, middle] = [y(bar.low), y(bar.high), at + each / 2];
     const ends = [y(0), y(bar.value)].sort((above, below) => above - below);
     const sizes = { x: at + each * 0.06, width: each * 0.88, y: ends[0], height: Math.max(1, ends[1] - ends[0]) };
     const names = { "data-variant": bar.variant, "data-env": bar.env, "data-value": bar.value };
@@ -42,7 +42,7 @@ function drawGaps() {
       svg("path", { class: "error", d: `M${middle},${a}V${b}m-3,0h6M${middle - 3},${a}h6` }),
     );
     const hit = svg("rect", { class: "hit", x: at, width: each, y: top, height: box.height });
-    const cells = [[swatch(place), bar.variant, bar.value, `± ${show(bar.error, 2)}`]];
+    const cells = [[swatch(place), bar.variant, bar.value, `[${show(bar.low, 2)}, ${show(bar.high, 2)}]`]];
     const tell = () => gapsCanvas.point(middle, top + 4, html("b", {}, bar.env), tipTable(cells));
     hit.addEventListener("pointermove", tell);
     hit.addEventListener("pointerleave", () => (gapsCanvas.tip.hidden = true));
@@ -58,7 +58,7 @@ function beginGaps() {
   const entries = data.gaps.variants.map((label, place) => ({ label, place }));
   legend(byId("gaps-legend"), entries, gaps.hidden, { change: drawGaps, mark: () => {} });
   byId("gaps-note").textContent =
-    `Normalized final return of the largest batch minus that of 1/${data.gaps.divisor} of it, with standard error, ` +
+    `Normalized final return of the largest batch minus that of 1/${data.gaps.divisor} of it, with 95 % interval, ` +
     "on a square-root axis. Near 0 the batch size does not matter.";
   drawGaps();
 }

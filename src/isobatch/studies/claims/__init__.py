@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from isobatch.errors import unknown_name
-from isobatch.studies.claims import adam_rule, aggregation, epochs, ewma, geometry, invariance, prox_grid, staleness
+from isobatch.studies.claims import (
+    adam_rule,
+    aggregation,
+    epochs,
+    ewma,
+    geometry,
+    invariance,
+    prox_grid,
+    sgd_rule,
+    staleness,
+)
 from isobatch.studies.grid import Study
 
 STUDIES: dict[str, Study] = {
     module.STUDY.name: module.STUDY
-    for module in (staleness, invariance, adam_rule, ewma, prox_grid, epochs, geometry, aggregation)
+    for module in (staleness, invariance, adam_rule, sgd_rule, ewma, prox_grid, epochs, geometry, aggregation)
 }
 
 

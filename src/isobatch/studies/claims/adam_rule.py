@@ -5,8 +5,7 @@ from __future__ import annotations
 from isobatch.rescaling import rescale
 from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, RuleChoice, Study
-from isobatch.studies.scores import levels, scores, select
-from isobatch.studies.verdicts import MEASURES, gap_sentence
+from isobatch.studies.verdicts import divisor_sentences
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 UNDIVIDED = "nothing to do"
@@ -32,18 +31,10 @@ def grid(scale: str) -> Grid:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sentences = []
-    for env in levels(rows, "env"):
-        in_env = select(rows, env=env)
-        for column, score in MEASURES.items():
-            for name in RULES:
-                sizes = {"c = 1": scores(in_env, column, divisor=1)}
-                sizes |= {
-                    f"c = {c}": scores(in_env, column, divisor=c, adam_rule=name) for c in levels(in_env, "divisor")[1:]
-                }
-                sentences.append(f"{env}, {name}, {gap_sentence(score, sizes)}")
-    return sentences
+    return divisor_sentences(rows, "adam_rule", RULES)
 
 
 CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."
-STUDY = Study("adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor")
+STUDY = Study(
+    "adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor", minutes=7
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from isobatch.rescaling import rescale
 from isobatch.studies.base_settings import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import levels, scores
-from isobatch.studies.verdicts import MEASURES, gap_sentence
+from isobatch.studies.scores import FINAL, levels, scores
+from isobatch.studies.verdicts import MEASURES, gap_sentence, gaps_in_short
 
 EPOCHS = (1, 4)
 DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
@@ -24,13 +24,19 @@ def grid(scale: str) -> Grid:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sentences = []
-    for column, score in MEASURES.items():
-        for epochs in levels(rows, "update_epochs"):
-            sizes = {f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
-            sentences.append(f"E = {epochs}, {gap_sentence(score, sizes)}")
-    return sentences
+    sizes = {
+        (column, epochs): {
+            f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")
+        }
+        for column in MEASURES
+        for epochs in levels(rows, "update_epochs")
+    }
+    short = gaps_in_short(
+        f"gap in normalized {MEASURES[FINAL]} between batch sizes",
+        {f"E = {epochs}": of_epochs for (column, epochs), of_epochs in sizes.items() if column == FINAL},
+    )
+    return [short, *(f"E = {e}, {gap_sentence(MEASURES[column], each)}" for (column, e), each in sizes.items())]
 
 
 CLAIM = "The rules need one policy epoch: with more of them learning depends on the batch size (section 4)."
-STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs")
+STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs", minutes=8)

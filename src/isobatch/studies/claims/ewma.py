@@ -6,7 +6,7 @@ from isobatch.statistics.comparisons import probability_of_improvement
 from isobatch.studies.base_settings import SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, scores
-from isobatch.studies.verdicts import MEASURES, Question, answers, estimate_text
+from isobatch.studies.verdicts import MEASURES, Question, answers, estimate_text, in_short
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 PHASE_ITERATIONS = 16
@@ -43,8 +43,12 @@ def verdict(rows: list[Row]) -> list[str]:
         sentences.append(
             f"A run of {plain}-ewma beats one of {plain} over the run with probability {estimate_text(chance)}."
         )
-    return answers(rows, questions) + sentences
+    pairs = [
+        Question(f"{plain}-ewma minus {plain}", MEAN, dict(algo=f"{plain}-ewma"), dict(algo=plain))
+        for plain in ("ppo", "ppg")
+    ]
+    return [in_short(rows, "normalized return over the run", pairs), *answers(rows, questions), *sentences]
 
 
 CLAIM = "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4)."
-STUDY = Study("ewma", CLAIM, grid, verdict)
+STUDY = Study("ewma", CLAIM, grid, verdict, minutes=9)

@@ -8,7 +8,7 @@ from isobatch.settings.config import Config
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
-from isobatch.studies.verdicts import gap_sentences, measured_text
+from isobatch.studies.verdicts import MEASURES, gap_sentences, gaps_in_short, measured_text
 
 SHAPES = {
     "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
@@ -34,7 +34,11 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    return gap_sentences("N x T", rows, "shape")
+    sizes = {column: {s: scores(rows, column, shape=s) for s in levels(rows, "shape")} for column in MEASURES}
+    short = gaps_in_short(
+        "gap between the best and the worst N x T", {f"normalized {MEASURES[c]}": of for c, of in sizes.items()}
+    )
+    return [short, *gap_sentences("N x T", rows, "shape")]
 
 
 def laboratory(scale: str) -> list[Measurement]:
@@ -76,4 +80,4 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
 
 
 CLAIM = "At equal data many environments for few steps beat few environments for many (Mayor 2025)."
-STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading)
+STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading, minutes=7)

@@ -11,7 +11,7 @@ from isobatch.statistics.comparisons import difference, gap
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select
-from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, measured_text
+from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, in_short, measured_text
 
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 ALL = "all rules"
@@ -83,7 +83,15 @@ def verdict(rows: list[Row]) -> list[str]:
                 questions.append(Question(text, column, dict(rules=name, divisor=smallest), at_smallest))
     text = f"At c = 1, a KL coefficient of 1/{smallest} minus the usual one, in normalized return over the run"
     questions.append(Question(text, MEAN, dict(rules=WEAK), dict(rules=ALL, divisor=1)))
-    return sentences + answers(rows, questions)
+    short = in_short(
+        rows,
+        f"with all rules, largest batch minus 1/{smallest} of it",
+        [
+            Question(f"normalized {score}", column, dict(rules=ALL, divisor=1), at_smallest)
+            for column, score in MEASURES.items()
+        ],
+    )
+    return [short, *sentences, *answers(rows, questions)]
 
 
 def laboratory(scale: str) -> list[Measurement]:
@@ -115,5 +123,5 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
 CLAIM = "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3)."
 STUDY = Study(
     "invariance", CLAIM, grid, verdict, pictures="rules", everywhere={"rules": ALL, "divisor": 1}, divisor="divisor",
-    laboratory=laboratory, reading=reading,
+    laboratory=laboratory, reading=reading, minutes=27,
 )  # fmt: skip

@@ -8,8 +8,8 @@ from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import levels, select
-from isobatch.studies.verdicts import MEASURES, Question, answers
+from isobatch.studies.scores import MEAN, levels, select
+from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 CARTPOLE_LEVELS = (0, 2, 4, 8, 16)  # at laptop scale
@@ -45,7 +45,16 @@ def verdict(rows: list[Row]) -> list[str]:
             for column, score in MEASURES.items():
                 text = f"Staleness {level}: {name} minus {other_name}, in normalized {score}"
                 questions.append(Question(text, column, one, other))
-    sentences = answers(rows, questions)
+    envs = levels(rows, "env")
+    level = [each for each in levels(rows, "staleness") if levels(select(rows, staleness=each), "env") == envs][-1]
+    decoupled = dict(staleness=level, treatment="decoupled")
+    others = {name: decoupled | dict(treatment=name) for name in ("recent", "behavior")} | {FRESH: dict(staleness=0)}
+    short = in_short(
+        rows,
+        f"normalized return over the run at staleness {level}",
+        [Question(f"decoupled minus {name}", MEAN, decoupled, other) for name, other in others.items()],
+    )
+    sentences = [short, *answers(rows, questions)]
     divergences = {
         env: [row["approx_kl"] for row in select(rows, staleness=0, env=env) if row["approx_kl"] is not None]
         for env in levels(rows, "env")
@@ -58,4 +67,4 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1)."
-STUDY = Study("staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0})
+STUDY = Study("staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0}, minutes=24)

@@ -1,4 +1,4 @@
-"""Play whole episodes with trained policies, all seeds and all episodes at once."""
+"""Play whole episodes with fixed policies, all seeds and all episodes at once."""
 
 from __future__ import annotations
 
@@ -91,21 +91,45 @@ def evaluate(
     env_timeout: float = Options.env_timeout,
     longest: int = LONGEST_EPISODE,
 ) -> Episodes:
-    """Returns and lengths of the stacked `states`, each environment played to its first end.
+    """Returns and lengths of the stacked `states`, each environment played to its first end: see `Evaluator`."""
+    return Evaluator(config, episodes, deterministic, seed, env_timeout, longest)(states)
+
+
+class Evaluator:
+    """Plays the same episodes with one policy after another; compiled on the first call.
 
     Every training seed meets the same initial states. RunError if an environment fails, does not answer within
     `env_timeout` seconds, shows a number that is not finite, or has not ended an episode after `longest` steps.
     """
-    env = environment_of(as_played(config))
-    if isinstance(env, HostEnvironment):
-        return play_outside(env, config, states, episodes, deterministic, seed, env_timeout, longest)
-    key, clip = jax.random.key(seed), config.hypers.obs_clip
-    play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
-    returns, lengths = play(StackedPolicies(states.networks, states.obs_moments))
-    played = Episodes(np.asarray(returns), np.asarray(lengths))
-    if not np.isfinite(played.returns).all():
-        raise RunError(f"an environment ({config.env}) gave a reward that is not a finite number, in the evaluation.")
-    return played
+
+    def __init__(
+        self,
+        config: Config,
+        episodes: int,
+        deterministic: bool,
+        seed: int,
+        env_timeout: float = Options.env_timeout,
+        longest: int = LONGEST_EPISODE,
+    ) -> None:
+        self.config, self.episodes, self.seed = config, episodes, seed
+        self.env_timeout, self.longest = env_timeout, longest
+        self.env = env = environment_of(as_played(config))
+        key, clip = jax.random.key(seed), config.hypers.obs_clip
+        if isinstance(env, HostEnvironment):
+            self._choose = Choice(env, clip, deterministic)
+        else:
+            self._play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
+
+    def __call__(self, states: Policies) -> Episodes:
+        policies = StackedPolicies(states.networks, states.obs_moments)
+        if isinstance(self.env, HostEnvironment):
+            return play_outside(self, self.env, self._choose, policies)
+        returns, lengths = self._play(policies)
+        played = Episodes(np.asarray(returns), np.asarray(lengths))
+        if not np.isfinite(played.returns).all():
+            name = self.config.env
+            raise RunError(f"an environment ({name}) gave a reward that is not a finite number, in the evaluation.")
+        return played
 
 
 def endless(env: str, longest: int) -> RunError:
@@ -126,26 +150,22 @@ def held_out(config: Config) -> Config:
     return config.replace(env_kwargs=kwargs | {"num_levels": 0, "start_level": 0})
 
 
-def play_outside(
-    env: HostEnvironment, config: Config, states: Policies, episodes: int, deterministic: bool, seed: int,
-    env_timeout: float, longest: int,
-) -> Episodes:  # fmt: skip
-    """`evaluate` for environments that step outside JAX.
+def play_outside(asked: Evaluator, env: HostEnvironment, choose: Choice, policies: StackedPolicies) -> Episodes:
+    """Episodes in environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
     """
-    seeds, lanes = jax.tree.leaves(states.networks)[0].shape[0], min(episodes, LANES)
+    episodes, seed, name, longest = asked.episodes, asked.seed, asked.config.env, asked.longest
+    seeds, lanes = jax.tree.leaves(policies.networks)[0].shape[0], min(episodes, LANES)
     shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
     returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)
     total, length = np.zeros((seeds, lanes)), np.zeros((seeds, lanes), np.int32)
     episode = np.zeros((seeds, lanes), np.int64)
-    actor = evaluation_actor(env, config, states, lanes, deterministic)
-    same_seeds = np.full(seeds, seed)
-    key = jax.random.key(seed)
-    with Player(env, config.env, actor, same_seeds, (STEPS_PER_CALL, lanes), key, env_timeout) as player:
+    actor, same_seeds, key = choose.actor(policies, lanes), np.full(seeds, seed), jax.random.key(seed)
+    with Player(env, name, actor, same_seeds, (STEPS_PER_CALL, lanes), key, asked.env_timeout) as player:
         while (episode < shares).any():
             if (length[episode < shares] >= longest).any():
-                raise endless(config.env, longest)
+                raise endless(name, longest)
             rollout, fills_in = player.play()
             reward, ends = np.asarray(rollout.reward), np.asarray(rollout.done)
             for t in range(STEPS_PER_CALL):
@@ -159,29 +179,33 @@ def play_outside(
     return Episodes(returns, lengths)
 
 
-def evaluation_actor(env: HostEnvironment, config: Config, states: Policies, lanes: int, deterministic: bool) -> Actor:
-    """All policies at once; nobody asks for the values of states."""
-    clip = config.hypers.obs_clip
-    policies = StackedPolicies(states.networks, states.obs_moments)
+class Choice:
+    """The actions of all policies at once, for environments that step outside JAX; compiled on the first call."""
 
-    def choose_one(policy: StackedPolicies, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
-        networks, moments = policy
-        later, now = jax.random.split(jax.random.wrap_key_data(key))
-        behavior = networks.policy(preprocessor(moments, clip)(obs))
-        action = behavior.mode() if deterministic else behavior.sample(now)
-        return jax.random.key_data(later), PolicyOutput(clip_to_bounds(action, env), action, behavior, None)
+    def __init__(self, env: HostEnvironment, clip: float, deterministic: bool) -> None:
+        def one(policy: StackedPolicies, key: UInt32[Array, "K"], obs: Array) -> tuple[Array, PolicyOutput]:
+            networks, moments = policy
+            later, now = jax.random.split(jax.random.wrap_key_data(key))
+            behavior = networks.policy(preprocessor(moments, clip)(obs))
+            action = behavior.mode() if deterministic else behavior.sample(now)
+            return jax.random.key_data(later), PolicyOutput(clip_to_bounds(action, env), action, behavior, None)
 
-    def choose_all(policies: StackedPolicies, keys: Array, obs: Array) -> tuple[Array, Array]:
-        keys, outputs = jax.vmap(choose_one)(policies, keys, obs)
-        return keys, jax.vmap(packed)(outputs)
+        def of_all(policies: StackedPolicies, keys: Array, obs: Array) -> tuple[Array, Array]:
+            keys, outputs = jax.vmap(one)(policies, keys, obs)
+            return keys, jax.vmap(packed)(outputs)
 
-    def no_values(obs: np.ndarray) -> np.ndarray:
-        return np.zeros(obs.shape[:2], np.float32)
+        self._env, self._one, self._of_all = env, one, jax.jit(of_all)
 
-    one = jax.tree.map(lambda leaf: leaf[0], policies)
-    shown = jax.ShapeDtypeStruct((lanes, *env.obs_shape), env.obs_dtype)
-    output = jax.eval_shape(choose_one, one, jax.random.key_data(jax.random.key(0)), shown)[1]
-    return Actor(partial(jax.jit(choose_all), policies), no_values, Packing(output))
+    def actor(self, policies: StackedPolicies, lanes: int) -> Actor:
+        """Nobody asks for the values of states."""
+        first = jax.tree.map(lambda leaf: leaf[0], policies)
+        shown = jax.ShapeDtypeStruct((lanes, *self._env.obs_shape), self._env.obs_dtype)
+        output = jax.eval_shape(self._one, first, jax.random.key_data(jax.random.key(0)), shown)[1]
+        return Actor(partial(self._of_all, policies), no_values, Packing(output))
+
+
+def no_values(obs: np.ndarray) -> np.ndarray:
+    return np.zeros(obs.shape[:2], np.float32)
 
 
 def play_episodes(

@@ -1,0 +1,61 @@
+"""Section 3.1: with plain SGD the learning rate follows the batch size itself, not its square root."""
+
+from __future__ import annotations
+
+import math
+
+from isobatch.rescaling import rescale
+from isobatch.settings.config import Config
+from isobatch.studies.base_settings import SEEDS, base, environments
+from isobatch.studies.claims.adam_rule import DIVISORS, UNDIVIDED
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scores import levels
+from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
+
+RULES = ("linear", "square root", "none")
+# The best over the run at the base batch of rates that are a factor of sqrt(10) apart, from .003 (CartPole) or .03
+# (Acrobot) up to where training diverges (seeds 100 to 102). Nothing clips the gradient: the rule is about its length.
+RATES = {"CartPole-v1": 0.03, "Acrobot-v1": 0.3}
+PAPER_RATE = 0.3  # not tuned: nobody has run it
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for env in environments(scale, *RATES):
+        rate = RATES.get(env, PAPER_RATE)
+        settings = dict(objective="kl", advantage_norm="ewma", optimizer="sgd", learning_rate=rate, max_grad_norm="inf")
+        config = base("ppo-ewma", env, scale, None, **settings)
+        cells.append(Cell(config, {"sgd_rule": UNDIVIDED, "divisor": 1}))
+        cells += [
+            Cell(divided(config, divisor, rule), {"sgd_rule": rule, "divisor": divisor})
+            for divisor in DIVISORS[scale][1:]
+            for rule in RULES
+        ]
+    return Grid(cells, SEEDS[scale])
+
+
+def divided(config: Config, divisor: int, rule: str) -> Config:
+    """Both batches divided, all else by the rules, and the learning rate by one of three."""
+    after = rescale(config, factor=divisor).after
+    by = {"linear": divisor, "square root": math.sqrt(divisor), "none": 1}[rule]
+    return after.replace(learning_rate=config.hypers.learning_rate / by)
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    smallest = levels(rows, "divisor")[-1]
+    linear = dict(divisor=smallest, sgd_rule="linear")
+    questions = [
+        Question(
+            f"At c = {smallest}, linear minus {rule}, in normalized {score}",
+            column,
+            linear,
+            linear | dict(sgd_rule=rule),
+        )
+        for rule in RULES[1:]
+        for column, score in MEASURES.items()
+    ]
+    return [*divisor_sentences(rows, "sgd_rule", RULES), *answers(rows, questions)]
+
+
+CLAIM = "With plain SGD the learning rate follows the batch size itself (section 3.1)."
+STUDY = Study("sgd-rule", CLAIM, grid, verdict, pictures="sgd_rule", everywhere={"divisor": 1}, divisor="divisor")

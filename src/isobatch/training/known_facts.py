@@ -1,0 +1,65 @@
+"""What advice has to know besides a config: what the environment says of itself, and the memory of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from isobatch.advice import Advice
+from isobatch.advice import advise as advise_on
+from isobatch.advice.monitors import Metrics
+from isobatch.advice.rules_of_thumb import Facts
+from isobatch.envs.registry import environment_of
+from isobatch.envs.spaces import Box, MultiDiscrete
+from isobatch.errors import UsageError
+from isobatch.settings.config import Config
+from isobatch.training.memory import available_bytes, rollout_bytes
+
+
+def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None = None) -> Advice:
+    """Every rule of thumb for `config`; with the `metrics` of a run, what the monitors see in them.
+
+    Args:
+        config: the settings.
+        facts: what is known of environment and machine; by default what the environment says (`known_facts`).
+        metrics: `Result.metrics` of a run with these settings.
+
+    Returns:
+        Findings, each with its source and what to try, and which of two that differ wins.
+
+    Example:
+        >>> import isobatch as ib
+        >>> advice = ib.advise(ib.preset("ppo", "CartPole-v1"))
+        >>> {finding.status for finding in advice.checks} <= {"pass", "warn", "note"}
+        True
+    """
+    return advise_on(config, facts or known_facts(config), metrics)
+
+
+def known_facts(config: Config, say: Callable[[str], None] = lambda sentence: None, **others: Any) -> Facts:
+    """What the environment says, if it can be made; `others` that are not None win over it."""
+    try:
+        facts = environment_facts(config)
+    except UsageError as error:
+        say(f"env={config.env} cannot be asked for its actions: {error}")
+        facts = Facts()
+    return dataclasses.replace(facts, **{name: value for name, value in others.items() if value is not None})
+
+
+def environment_facts(config: Config) -> Facts:
+    env = environment_of(config)
+    match env.action_space:
+        case Box() as space:
+            dim = len(space.low)
+        case MultiDiscrete(sizes):
+            dim = len(sizes)
+        case space:
+            dim = space.n
+    return Facts(
+        action_dim=dim,
+        continuous=isinstance(env.action_space, Box),
+        time_limit=env.max_steps or None,
+        rollout_bytes=rollout_bytes(config, env),
+        free_bytes=available_bytes(),
+    )
