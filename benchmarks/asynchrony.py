@@ -40,7 +40,7 @@ def command(words: str, run: Path) -> list[str]:
 
 
 def started(words: str, run: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command(words, run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command(words, run), stdout=subprocess.DEVNULL, stderr=run.with_suffix(".err").open("a"))
 
 
 def finished(words: str, run: Path) -> dict:
@@ -110,6 +110,7 @@ def learned(run: Path) -> str:
 
 
 WALK = "--env gymnasium/CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 81920 --num-minibatches 2"
+LONG = WALK.replace("81920", "655360")
 ACTORS = "--actors 2 --max-lag 2i"
 KEPT = "--checkpoint-interval 20 --log-interval 5"
 
@@ -123,15 +124,15 @@ def kills(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     done = runs = worst = again = 0
     while done < args.kills:
         run = scratch / f"free{runs}"
-        process = started(f"{WALK} {ACTORS} {KEPT}", run)
+        process = started(f"{LONG} {ACTORS} {KEPT}", run)
         while process.poll() is None and done < args.kills:
-            time.sleep(luck.uniform(0.1, 0.3) * seconds)
+            time.sleep(luck.uniform(4, 7))  # a new one takes seconds to begin
             victims = actors_of(process.pid)
             if victims and process.poll() is None:
                 os.kill(luck.choice(victims), signal.SIGKILL)
                 done += 1
         if process.wait():
-            raise SystemExit(f"{run} ended with code {process.returncode}")
+            raise SystemExit(f"{run} ended with code {process.returncode}: {run.with_suffix('.err').read_text()}")
         finished(f"--replay {run} {KEPT}", scratch / f"replayed{runs}")
         worst, runs = max(worst, lags(run)[1]), runs + 1
         again += is_same(run, scratch / f"replayed{runs - 1}")

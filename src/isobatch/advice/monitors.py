@@ -15,6 +15,7 @@ from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from isobatch.advice.findings import Conflict, Finding, Suggestion, made
+from isobatch.formatting import counted
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Metrics: TypeAlias = "Mapping[str, Sequence[float] | np.ndarray]"  # by name
 
 CLIPFRAC, KL, PROXIMAL_KL = "losses/clipfrac", "losses/approx_kl", "proximal/approx_kl"
+LAG = "staleness/iterations"
 EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
 EWMA_STD = "advantages/ewma_std"
 LEARNING_RATE, ENV_STEPS = "charts/learning_rate", "env_steps"
@@ -164,10 +166,11 @@ def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
     the proximal policy is taken, unless it is as old.
     """
     name, source = "kl-per-iteration", "target_kl of Stable-Baselines3 and CleanRL, usually 0.01 to 0.05"
-    if config.staleness and config.proximal_policy in ("behavior", "loglinear"):
-        lag = f"the KL to a policy {config.staleness} iterations old says nothing about one iteration"
+    if config.is_stale and config.proximal_policy in ("behavior", "loglinear", "loglinear-age"):
+        old = counted(config.updates_behind, "iteration")
+        lag = f"the KL to a policy that may be {old} old says nothing about one iteration"
         return Finding(name, "note", f"KL per iteration: not measured, {lag}.", source)
-    kl = recent(metrics, PROXIMAL_KL if config.staleness else KL, config)
+    kl = recent(metrics, PROXIMAL_KL if config.is_stale else KL, config)
     if kl is None:
         return Finding(name, "note", "KL per iteration: not measured.", source)
     text = f"the policy moves by a KL of {kl:.3g} per iteration; above {HIGH_KL:g} is far."
@@ -176,7 +179,31 @@ def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
     return made(name, source, kl <= HIGH_KL, text, change)
 
 
-MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteration)
+def affordable_lag(metrics: Metrics, config: Config) -> Finding:
+    """How old data may be. Model: a policy that keeps its direction is at a KL that goes by the square of the distance,
+    and data is d + 1/2 iterations away in the mean over an update, if it was d old at its beginning."""
+    name = "affordable-lag"
+    source = "ours; the bias of old data goes by lag x learning rate (Song 2026, https://arxiv.org/abs/2607.01083)"
+    kl = recent(metrics, KL, config)
+    if kl is None or kl <= 0 or config.objective == "policy-gradient":
+        return Finding(name, "note", "affordable lag: not measured, or there are no ratios to correct with.", source)
+    seen = recent(metrics, LAG, config) if config.is_stale else 0.0
+    now = config.updates_behind if seen is None else seen
+    most = max(0, math.floor((now + 0.5) * math.sqrt(HIGH_KL / kl) - 0.5))
+    batch = config.geometry.iteration_batch
+    text = (
+        f"data of up to {counted(most, 'iteration')} ({counted(most * batch, 'environment step')}) stays within a KL "
+        f"of {HIGH_KL:g} of the policy that learns from it, if the policy keeps its direction"
+    )
+    if not config.is_stale:
+        return Finding(name, "note", f"{text}.", source)
+    field, step = ("staleness", 1) if config.staleness else ("max_lag", batch)
+    change = Suggestion(field, getattr(config, field), max(most * step, 0))
+    bound = counted(config.updates_behind, "iteration")
+    return made(name, source, config.updates_behind <= most, f"{text}; it may be {bound} old here.", change)
+
+
+MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteration, affordable_lag)
 
 
 def monitor(metrics: Metrics, config: Config, done: float | None = None) -> tuple[list[Finding], list[Conflict]]:

@@ -144,6 +144,8 @@ def rescale(
         held = "policy_iterations_per_phase" in settings
         phase = rounded_phase(config, c) if held else config.policy_iterations_per_phase
         settings["total_timesteps"] = _whole_phases(config, new_envs * new_steps, phase)
+    if config.max_lag:  # in environment steps it stays, but for less than one iteration
+        settings["max_lag"] = max(config.max_lag, new_envs * new_steps)
     after = config.replace(**settings)
     changes = _changes(config, after, origin, _target_reason(config, asked))
     return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch))

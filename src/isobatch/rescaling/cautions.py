@@ -129,6 +129,32 @@ def stale_data(before: Config, after: Config) -> str:
     )
 
 
+def lag_times_rate(before: Config, after: Config) -> str:
+    """Song et al. (2026), https://arxiv.org/abs/2607.01083: the bias of stale data goes by lag x step size."""
+    if not before.is_stale or not after.is_stale:
+        return ""
+    growth = after.updates_behind * after.hypers.learning_rate / (before.updates_behind * before.hypers.learning_rate)
+    if growth <= 1 + 1e-6:
+        return ""
+    behind = f"{before.updates_behind} -> {after.updates_behind} updates"
+    field, unit = ("staleness", 1) if after.staleness else ("max_lag", after.geometry.iteration_batch)
+    least = max(1, round(after.updates_behind / growth)) * unit
+    return (
+        f"{field}: data may be {behind} behind, and lag x learning rate, by which its bias goes (Song 2026), is "
+        f"{growth:.3g} times as large. Use {field}={least} to hold it as well as whole iterations allow."
+    )
+
+
+def lag_raised(before: Config, after: Config) -> str:
+    """Actors: whole iterations are the least that data can be old."""
+    if before.max_lag == after.max_lag:
+        return ""
+    return (
+        f"max_lag={before.max_lag} -> {after.max_lag}: less than one iteration of the new size cannot be, so data gets "
+        "older than it was allowed to. Use max_lag=0 to collect and learn by turns."
+    )
+
+
 def malladi_range(before: Config, after: Config, rules: Sequence[str]) -> str:
     """Malladi et al. (2022): 1 - kappa (1 - beta) leaves [0, 1) when kappa > 1/(1 - beta)."""
     growth = after.geometry.optimization_batch / before.geometry.optimization_batch
@@ -196,6 +222,8 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         steps_change(before, after),
         whole_episodes(after),
         stale_data(before, after),
+        lag_raised(before, after),
+        lag_times_rate(before, after),
         malladi_range(before, after, rules),
         gradient_clip(before, after),
     )

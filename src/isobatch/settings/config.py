@@ -262,9 +262,14 @@ class Config:
         return self.max_lag // self.geometry.iteration_batch if self.actors else 0
 
     @property
+    def updates_behind(self) -> int:
+        """How many updates older than the policy that learns from it the one may be that collected the data."""
+        return self.staleness or self.lag_iterations
+
+    @property
     def is_stale(self) -> bool:
         """Whether data may be of an older policy than the one that learns from it."""
-        return self.staleness > 0 or self.lag_iterations > 0
+        return self.updates_behind > 0
 
     @property
     def env_steps(self) -> int:
