@@ -58,6 +58,7 @@ TRAINED = MEASURED + "best median final return of a preset in docs/results/train
 PUBLISHED = MEASURED + "trained PPO agent in the README of gymnax 1.0.1"
 OTHERS: dict[str, Range] = {  # with the standard error of low
     "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
+    "LunarLander-v3": Range(-181.3, 200, MEASURED + "what Gymnasium's page calls solved"),  # +- 6.2
     "Acrobot-v1": Range(-498.7, -79.4, TRAINED),  # +- 0.38
     "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),  # +- 9.0
     "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10

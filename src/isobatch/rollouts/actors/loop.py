@@ -74,8 +74,15 @@ class ActorLoop:
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
-        """Start the environments where they stood. What fails here is no accident of a run."""
-        self.standing = self.standing._replace(envs=self.opened(self.standing.envs, self.standing.number))
+        """Start the environments where they stood. What fails twice is no accident."""
+        before = self.standing
+        try:
+            envs = self.opened(before.envs, before.number)
+        except RunError:
+            self.backend.close()
+            self.backend = self._make(self.index)
+            envs = self.opened(before.envs, before.number)
+        self.standing = before._replace(envs=envs)
 
     def opened(self, envs: EnvCarry, number: int) -> EnvCarry:
         after = self.backend.open(envs, number, self._say)

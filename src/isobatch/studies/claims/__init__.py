@@ -6,6 +6,7 @@ from isobatch.errors import unknown_name
 from isobatch.studies.claims import (
     adam_rule,
     aggregation,
+    asynchrony,
     epochs,
     ewma,
     geometry,
@@ -18,7 +19,18 @@ from isobatch.studies.grid import Study
 
 STUDIES: dict[str, Study] = {
     module.STUDY.name: module.STUDY
-    for module in (staleness, invariance, adam_rule, sgd_rule, ewma, prox_grid, epochs, geometry, aggregation)
+    for module in (
+        staleness,
+        invariance,
+        adam_rule,
+        sgd_rule,
+        ewma,
+        prox_grid,
+        epochs,
+        geometry,
+        aggregation,
+        asynchrony,
+    )
 }
 
 

@@ -1,0 +1,84 @@
+"""Does imitated lag predict real lag? Rollouts that wait in a queue, and those of actors that collect meanwhile."""
+
+from __future__ import annotations
+
+from isobatch.settings.config import Config
+from isobatch.settings.parsing import SettingsByName
+from isobatch.settings.presets import STALE_OBJECTIVES, preset, with_stale_objective
+from isobatch.studies.base_settings import PROCGEN
+from isobatch.studies.grid import Cell, Grid, Row, Study
+from isobatch.studies.scores import MEAN, levels
+from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
+
+FRESH = "fresh"
+# Which data: `imitated` by a queue; of actors with a `fixed` schedule, all of it exactly so old; or with a `free` one,
+# for which the lag is a bound.
+KINDS = ("imitated", "fixed", "free")
+LAGS = {"quick": (2,), "laptop": (1, 4), "paper": (1, 4, 16)}  # in iterations
+SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8, update_epochs=1, lr_schedule="constant")
+SETTINGS: dict[str, SettingsByName] = {
+    "envpool/CartPole-v1": SIZES
+    | dict(learning_rate=1e-3, gamma=0.99, gae_lambda=0.95, ent_coef=0.01, total_timesteps=250_000),
+    "envpool/LunarLander-v3": SIZES
+    | dict(num_steps=128, learning_rate=1e-3, gamma=0.999, gae_lambda=0.98, ent_coef=0.01, total_timesteps=300_000),
+}
+ENVS = {"quick": ["envpool/CartPole-v1"], "laptop": list(SETTINGS)}
+STEPS = {"quick": 60_000}
+SEEDS = {"quick": 2, "laptop": 4, "paper": 4}
+
+
+def bases(scale: str) -> list[Config]:
+    if scale == "paper":
+        games = ("CoinrunHard", "StarpilotHard", "BigfishHard")
+        return [preset("ppo", f"envpool/{game}-v0", None, **PROCGEN) for game in games]
+    shorter = {"total_timesteps": STEPS[scale]} if scale in STEPS else {}
+    return [preset("ppo", env, None, **(SETTINGS[env] | shorter)) for env in ENVS[scale]]
+
+
+def grid(scale: str) -> Grid:
+    cells = []
+    for config in bases(scale):
+        cells.append(Cell(config, {"lag": 0, "data": FRESH, "treatment": FRESH}))
+        for lag in LAGS[scale] if config.env != "envpool/LunarLander-v3" else LAGS[scale][-1:]:
+            real = dict(actors=2, max_lag=f"{lag}i")
+            late: dict[str, SettingsByName] = {
+                "imitated": dict(staleness=lag, total_timesteps=longer(config, lag)),
+                "fixed": real | dict(schedule="fixed"),
+                "free": real | dict(schedule="free"),
+            }
+            for data, settings in late.items():
+                for treatment in STALE_OBJECTIVES:
+                    stale = with_stale_objective(config.replace(**settings), treatment)
+                    cells.append(Cell(stale, {"lag": lag, "data": data, "treatment": treatment}))
+    return Grid(cells, SEEDS[scale])
+
+
+def longer(config: Config, lag: int) -> int:
+    """So that there are as many updates: those of a queue begin when it is full."""
+    return config.env_steps + lag * config.geometry.iteration_batch
+
+
+def verdict(rows: list[Row]) -> list[str]:
+    """Real minus imitated, for each lag and objective, and what lag costs at all."""
+    questions, most = [], levels(rows, "lag")[-1]
+    for lag in levels(rows, "lag")[1:]:
+        for treatment in levels(rows, "treatment")[1:]:
+            imitated = dict(lag=lag, data="imitated", treatment=treatment)
+            for data in ("fixed", "free"):
+                for column, score in MEASURES.items():
+                    text = f"Lag {lag}, {treatment}: {data} actors minus imitated, in normalized {score}"
+                    questions.append(Question(text, column, imitated | dict(data=data), imitated))
+    imitated = dict(lag=most, data="imitated", treatment="decoupled")
+    short = in_short(
+        rows,
+        f"normalized return over the run at lag {most}, decoupled",
+        [
+            Question(f"{data} actors minus imitated lag", MEAN, imitated | dict(data=data), imitated)
+            for data in ("fixed", "free")
+        ],
+    )
+    return [short, *answers(rows, questions)]
+
+
+CLAIM = "Rollouts that wait in a queue show what those of asynchronous actors of the same lag do (figure 1's method)."
+STUDY = Study("asynchrony", CLAIM, grid, verdict, everywhere={"lag": 0}, minutes=20)
