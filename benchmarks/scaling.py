@@ -31,9 +31,9 @@ PPG = "--policy-iterations-per-phase 5 --aux-minibatches 4"
 LARGE = {
     "MLP 2 x 256, minibatches of 16,384 (CartPole)": "--env CartPole-v1 --num-envs 512 --num-steps 128 "
     "--num-minibatches 4 --update-epochs 4 --hidden-sizes 256,256 --total-timesteps 524288",
-    "IMPALA on images, minibatches of 1,024 (Breakout-MinAtar)": "--env Breakout-MinAtar --encoder impala "
-    "--channels 16,32,32 --hidden-sizes 256 --num-envs 64 --num-steps 64 --num-minibatches 4 --update-epochs 2 "
-    "--total-timesteps 40960",
+    "IMPALA on images, minibatches of 4,096 (Breakout-MinAtar)": "--env Breakout-MinAtar --encoder impala "
+    "--channels 16,32,32 --hidden-sizes 256 --num-envs 256 --num-steps 64 --num-minibatches 4 --update-epochs 2 "
+    "--total-timesteps 49152",
     "MLP 2 x 64, minibatches of 256 (CartPole, as preset)": "--env CartPole-v1 --total-timesteps 102400",
 }
 
