@@ -27,6 +27,8 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     config, options = config_from(args), Options(**given(args, Options))
+    if config.lag_iterations and config.schedule == "free":
+        raise UsageError("schedule='free' lets time decide the order of actors, run by run: use schedule=fixed.")
     with tempfile.TemporaryDirectory(prefix="isobatch-verify-") as folder:
         settings = Path(folder) / "config.yaml"
         settings.write_text(dump_config(config))

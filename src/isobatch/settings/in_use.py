@@ -17,6 +17,8 @@ IN_USE: dict[str, Callable[[Config], object]] = {
     "importance_cap": lambda c: c.objective != "policy-gradient",
     "proximal_policy": lambda c: c.objective != "policy-gradient",
     "beta_prox": lambda c: c.proximal_policy == "ewma",
+    "max_lag": lambda c: c.actors > 0,
+    "schedule": lambda c: c.lag_iterations > 0,
     "loglinear_alpha": lambda c: c.proximal_policy == "loglinear",
     "adv_norm_decay": lambda c: c.advantage_norm == "ewma",
     "adv_norm_eps": lambda c: c.advantage_norm != "none",

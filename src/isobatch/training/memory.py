@@ -43,7 +43,8 @@ def state_bytes(config: Config, env: AnyEnvironment) -> int:
     widths = config.hidden_sizes
     weights = sum(before * after for before, after in itertools.pairwise((1, *widths)))
     seen = config.num_envs * int(np.prod(env.obs_shape)) * np.dtype(env.obs_dtype).itemsize
-    return seen + 3 * 4 * weights + config.staleness * rollout_bytes(config, env)
+    waiting = config.lag_iterations + 1 if config.lag_iterations else config.staleness
+    return seen + (3 + config.lag_iterations) * 4 * weights + waiting * rollout_bytes(config, env)
 
 
 def rollout_bytes(config: Config, env: AnyEnvironment) -> int:
@@ -59,7 +60,8 @@ def check_run_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> Non
     need = num_seeds * (state_bytes(config, env) + rollout_bytes(config, env))
     there = available_bytes()
     if there is not None and need > SHARE * there:
-        stale = f", staleness={config.staleness}" if config.staleness else ""
+        lag = f", max_lag={config.max_lag}" if config.lag_iterations else ""
+        stale = f", staleness={config.staleness}" if config.staleness else lag
         raise UsageError(
             f"num_envs={config.num_envs}, num_steps={config.num_steps}, hidden_sizes={brief(list(config.hidden_sizes))}"
             f"{stale} need at least {byte_text(need)} for {counted(num_seeds, 'seed')}, and "
