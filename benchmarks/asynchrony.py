@@ -1,6 +1,7 @@
 """Actors that collect while the learner learns: what do they bring, what do they cost, and what do kills do to them?
 
-    python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns, and what is learned
+    python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns
+    python benchmarks/asynchrony.py returns   the same three of several seeds: is as much learned in as many steps?
     python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits of a resume
     python benchmarks/asynchrony.py endurance 10 million steps: memory, files and threads of all processes
 
@@ -31,6 +32,7 @@ SPEED = {  # name -> settings, steps of a run, actors
     "Gymnasium LunarLander, 64 x 128": (LUNAR, 327_680, "4"),
 }
 LEARNED = {"EnvPool CartPole, 64 x 128": 300_000, "Gymnasium LunarLander, 64 x 128": 300_000}
+KINDS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i"}
 WARM_UP = 0.25  # of the steps of a run, before which its speed is not counted
 
 
@@ -65,15 +67,14 @@ def lags(run: Path) -> tuple[float, int]:
 
 
 def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
-    """Speeds by turns, so that all meet the same machine; then returns of several seeds."""
+    """By turns, so that all meet the same machine."""
     yield "| run | max_lag | steps/s | times the run by turns (rounds) | mean lag, largest, in iterations |"
     yield "|---|---|---|---|---|"
-    kinds = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i"}
     for name, (words, steps, actors) in SPEED.items():
-        speeds: dict[str, list[float]] = {kind: [] for kind in kinds}
+        speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
         ages = {}
         for turn in range(args.rounds):
-            for kind, flags in kinds.items():
+            for kind, flags in KINDS.items():
                 run = scratch / f"{len(name)}-{kind}-{turn}"
                 lag = f"--actors {actors} {flags}" if flags else ""
                 finished(f"{words} --total-timesteps {steps} {lag}", run)
@@ -84,11 +85,14 @@ def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
             shown = spread if ages[kind] else ""
             yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {shown} | {ages[kind]} |"
-    yield ""
+
+
+def returns(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Means over the run, since old data may delay what is learned."""
     yield f"| run | steps | max_lag | mean return over the run of {args.seeds} seeds, 95 % interval |"
     yield "|---|---|---|---|"
     for name, (words, _, actors) in SPEED.items():
-        for kind, flags in kinds.items():
+        for kind, flags in KINDS.items():
             run = scratch / f"{len(name)}-{kind}-learned"
             lag = f"--actors {actors} {flags}" if flags else ""
             finished(f"{words} --total-timesteps {LEARNED[name]} --num-seeds {args.seeds} {lag}", run)
@@ -190,8 +194,8 @@ def endurance(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
         time.sleep(3)
         try:
             seen.append([sum(parts) for parts in zip(*map(held, [process.pid, *actors_of(process.pid)]), strict=True)])
-        except OSError:
-            break
+        except (OSError, KeyError):  # one has just ended
+            continue
     if process.wait():
         raise SystemExit(f"ended with code {process.returncode}")
     half = seen[len(seen) // 5 : -1]
@@ -211,9 +215,12 @@ def held(pid: int) -> tuple[float, int, int]:
     return int(status["VmRSS"].split()[0]) / 1000, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
 
 
+PARTS = {"speed": speed, "returns": returns, "kills": kills, "endurance": endurance}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("speed", "kills", "endurance"))
+    parser.add_argument("part", choices=tuple(PARTS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--kills", type=int, default=20)
@@ -222,7 +229,7 @@ def main() -> int:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         lines = []
-        for line in {"speed": speed, "kills": kills, "endurance": endurance}[args.part](Path(scratch), args):
+        for line in PARTS[args.part](Path(scratch), args):
             print(line, flush=True)
             lines.append(line)
     RESULTS.mkdir(exist_ok=True)
