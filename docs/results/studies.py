@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 PICTURES = {  # of each study, those that its page shows
     "staleness": ["curves-4", "curves-8", "scores"],
+    "asynchrony": ["curves-decoupled", "scores"],
     "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
     "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
     "ewma": ["curves", "scores"],
