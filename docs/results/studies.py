@@ -1,4 +1,6 @@
-"""Run every study at laptop scale and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
+"""Run every study and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
+
+At laptop scale, unless SCALES says otherwise.
 
     python docs/results/studies.py [--only NAME] [--out runs]
     python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
@@ -35,12 +37,14 @@ PICTURES = {  # of each study, those that its page shows
     "asynchrony": ["curves-decoupled", "scores"],
     "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
     "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
+    "sgd-rule": ["curves-linear", "curves-square-root", "gaps"],
     "ewma": ["curves", "scores"],
     "prox-grid": ["surface"],
     "epochs": ["curves-1", "curves-4"],
     "geometry": ["curves", "variance"],
-    "aggregation": ["curves", "scores"],
+    "aggregation": ["curves-adam", "curves-sgd", "scores"],
 }
+SCALES = {"sgd-rule": "quick"}
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
@@ -57,8 +61,9 @@ def main() -> None:
             redraw(name, rows)
         return
     for name in [args.only] if args.only else PICTURES:
-        path = args.out / f"study-{name}-laptop"
-        words = ["isobatch", "study", "run", name, "--scale", "laptop", "--out", str(path), "--json"]
+        scale = SCALES.get(name, "laptop")
+        path = args.out / f"study-{name}-{scale}"
+        words = ["isobatch", "study", "run", name, "--scale", scale, "--out", str(path), "--json"]
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
         write_page(name, path, json.loads(done.stdout))
 
@@ -104,7 +109,7 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
         minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
     lines = [
-        f"`isobatch study run {name} --scale laptop`: {report['cells']} settings x {report['seeds']} seeds, "
+        f"`isobatch study run {name} --scale {report['scale']}`: {report['cells']} settings x {report['seeds']} seeds, "
         f"{report['env_steps'] / 1e6:.0f} million environment steps, {minutes:.0f} minutes of training and compilation "
         f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}.",
         "",

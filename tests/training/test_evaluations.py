@@ -13,6 +13,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.evaluations import COLUMNS, EVALUATIONS
 from isobatch.training.metrics import RETURN
+from isobatch.training.recorder import WeightsAndBiases
 from isobatch.training.trainer import train
 
 RUN = dict(num_seeds=2, log_interval=1, checkpoint_interval=3)
@@ -68,6 +69,16 @@ def test_a_resumed_run_leaves_the_file_of_an_undisturbed_one(config: Config, eva
         file.write("10,320,0,77,0,1\n10,32")
     train(config, run_dir=tmp_path / "run", resume=True, **RUN)
     assert (tmp_path / "run" / EVALUATIONS).read_bytes() == (evaluated.run_dir / EVALUATIONS).read_bytes()
+
+
+def test_they_are_logged_beside_the_metrics() -> None:
+    """Two seeds with returns of 1 and 3: their mean at the step, and no return of training."""
+
+    class Run:
+        def log(self, values: dict[str, float], step: int) -> None:
+            assert (values, step) == (dict.fromkeys(COLUMNS[3:], 2.0), 160)
+
+    WeightsAndBiases(Run()).write(COLUMNS, [(5, 160, 0, 1.0, 1.0, 1.0), (5, 160, 1, 3.0, 3.0, 3.0)])
 
 
 def test_what_needs_evaluations_is_refused_without_them() -> None:

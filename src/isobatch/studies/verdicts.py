@@ -14,6 +14,8 @@ from isobatch.statistics.comparisons import LEVEL, Gap, StratifiedTest, bonferro
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
 
+Sizes = Mapping[str, Mapping[str, object]]  # names of batch sizes, or other variants, and the factors of their rows
+
 SINGLE_TEST = 0.05  # level below which a single p-value is seldom chance
 MEASURES = {FINAL: "final return", MEAN: "return over the run"}  # columns of scores, in words
 
@@ -48,11 +50,18 @@ def in_short(rows: list[Row], lead: str, questions: Iterable[Question]) -> str:
     return f"In short, {lead}: {'; '.join(each)}."
 
 
-def gaps_in_short(lead: str, variants: Mapping[str, Mapping[str, Scores]]) -> str:
-    """The first line of a verdict: how far apart batch sizes are, for each variant, and what chance alone gives."""
-    gaps = {name: gap(sizes) for name, sizes in variants.items()}
-    each = [f"{name}: {g.value.value:.2f} (by chance {g.by_chance.value:.2f})" for name, g in gaps.items()]
-    return f"In short, {lead}: {', '.join(each)}."
+def gaps_in_short(rows: list[Row], lead: str, variants: Mapping[str, Sizes]) -> str:
+    """The first line of a verdict: how far apart batch sizes are for each variant, and what chance alone gives.
+
+    A variant's sizes are names with the factors of their rows.
+    """
+    each = []
+    for name, sizes in variants.items():
+        gaps = [gap({size: scores(rows, column, **which) for size, which in sizes.items()}) for column in MEASURES]
+        found = " / ".join(f"{one.value.value:.2f}" for one in gaps)
+        chance = " / ".join(f"{one.by_chance.value:.2f}" for one in gaps)
+        each.append(f"{name}: {found} (by chance {chance})")
+    return f"In short, gap in normalized return between {lead}, in the end / over the run: {', '.join(each)}."
 
 
 def answers(rows: list[Row], questions: list[Question]) -> list[str]:
@@ -114,18 +123,17 @@ def gap_sentences(title: str, rows: list[Row], factor: str) -> list[str]:
 
 def divisor_sentences(rows: list[Row], factor: str, rules: Iterable[str]) -> list[str]:
     """How far apart batches divided by c are, with each of the rules that are a factor's values; in short first."""
-
-    def sizes_of(rows: list[Row], column: str, rule: str) -> dict[str, Scores]:
-        divided = {f"c = {c}": {"divisor": c, factor: rule} for c in levels(rows, "divisor")[1:]}
-        return {name: scores(rows, column, **which) for name, which in ({"c = 1": {"divisor": 1}} | divided).items()}
-
-    lead = f"gap in normalized {MEASURES[FINAL]} between batch sizes, mean over environments"
-    sentences = [gaps_in_short(lead, {rule: sizes_of(rows, FINAL, rule) for rule in rules})]
+    divisors = levels(rows, "divisor")
+    sizes: dict[str, Sizes] = {
+        rule: {f"c = {c}": {"divisor": c} | ({factor: rule} if c > 1 else {}) for c in divisors} for rule in rules
+    }
+    sentences = [gaps_in_short(rows, "batch sizes, mean over environments", sizes)]
     for env in levels(rows, "env"):
         in_env = select(rows, env=env)
         for column, score in MEASURES.items():
-            for rule in rules:
-                sentences.append(f"{env}, {rule}, {gap_sentence(score, sizes_of(in_env, column, rule))}")
+            for rule, each in sizes.items():
+                found = {name: scores(in_env, column, **which) for name, which in each.items()}
+                sentences.append(f"{env}, {rule}, {gap_sentence(score, found)}")
     return sentences
 
 

@@ -218,8 +218,8 @@ class WeightsAndBiases:
             rows = table["env_steps"] == step
             found = {n: table[n][rows] for n in columns[len(INDEX) :]}
             means = {n: float(np.nanmean(v)) for n, v in found.items() if not np.all(np.isnan(v))}
-            returns = found.get(RETURN, [])  # evaluations have others
-            seeds = zip(table["seed"][rows], returns, strict=bool(len(returns)))
+            returns = found.get(RETURN, np.full(np.count_nonzero(rows), np.nan))  # evaluations have none
+            seeds = zip(table["seed"][rows], returns, strict=True)
             each = {f"seeds/{seed}/{RETURN}": float(value) for seed, value in seeds if not np.isnan(value)}
             self.run.log(means | each, step=int(step))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.rescaling import rescale
 from isobatch.studies.base_settings import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import FINAL, levels, scores
+from isobatch.studies.scores import levels, scores
 from isobatch.studies.verdicts import MEASURES, gap_sentence, gaps_in_short
 
 EPOCHS = (1, 4)
@@ -25,17 +25,15 @@ def grid(scale: str) -> Grid:
 
 def verdict(rows: list[Row]) -> list[str]:
     sizes = {
-        (column, epochs): {
-            f"c = {c}": scores(rows, column, update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")
-        }
-        for column in MEASURES
+        f"E = {epochs}": {f"c = {c}": dict(update_epochs=epochs, divisor=c) for c in levels(rows, "divisor")}
         for epochs in levels(rows, "update_epochs")
     }
-    short = gaps_in_short(
-        f"gap in normalized {MEASURES[FINAL]} between batch sizes",
-        {f"E = {epochs}": of_epochs for (column, epochs), of_epochs in sizes.items() if column == FINAL},
-    )
-    return [short, *(f"E = {e}, {gap_sentence(MEASURES[column], each)}" for (column, e), each in sizes.items())]
+    sentences = [gaps_in_short(rows, "batch sizes", sizes)]
+    for column, score in MEASURES.items():
+        for name, each in sizes.items():
+            found = {size: scores(rows, column, **which) for size, which in each.items()}
+            sentences.append(f"{name}, {gap_sentence(score, found)}")
+    return sentences
 
 
 CLAIM = "The rules need one policy epoch: with more of them learning depends on the batch size (section 4)."

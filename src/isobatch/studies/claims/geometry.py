@@ -8,7 +8,7 @@ from isobatch.settings.config import Config
 from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
-from isobatch.studies.verdicts import MEASURES, gap_sentences, gaps_in_short, measured_text
+from isobatch.studies.verdicts import gap_sentences, gaps_in_short, measured_text
 
 SHAPES = {
     "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
@@ -34,11 +34,8 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    sizes = {column: {s: scores(rows, column, shape=s) for s in levels(rows, "shape")} for column in MEASURES}
-    short = gaps_in_short(
-        "gap between the best and the worst N x T", {f"normalized {MEASURES[c]}": of for c, of in sizes.items()}
-    )
-    return [short, *gap_sentences("N x T", rows, "shape")]
+    shapes = {"all environments": {shape: dict(shape=shape) for shape in levels(rows, "shape")}}
+    return [gaps_in_short(rows, "the best and the worst N x T", shapes), *gap_sentences("N x T", rows, "shape")]
 
 
 def laboratory(scale: str) -> list[Measurement]:
