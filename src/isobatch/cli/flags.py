@@ -7,6 +7,8 @@ Values go through the same `parse_value` as those of a YAML file and fail with t
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import typing
 from functools import partial
 from pathlib import Path
@@ -175,6 +177,25 @@ def called_elsewhere(word: str) -> list[str]:
     keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
     found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
     return ["--" + field.replace("_", "-") for field in dict.fromkeys(sum(found, ()))]
+
+
+def flags_text(settings: SettingsByName) -> str:
+    """Settings as flags to paste."""
+    words = []
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words.append(f"{flag} {shlex.quote(_typed(value))}")
+    return " ".join(words)
+
+
+def _typed(value: object) -> str:
+    """A value as a flag takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: object) -> str:
