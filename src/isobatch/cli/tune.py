@@ -144,13 +144,14 @@ def board(ranges: Iterable[str], quiet: bool) -> Iterator[Watch]:
     from isobatch.tuning.trials import ranked
     from isobatch.tuning.tuned import score_text, table_columns, table_row
 
-    newest, known = "", -1
+    newest, known = "", 0
 
     def line(label: str, share: float, trials: Sequence[Trial]) -> None:
         nonlocal newest, known
-        if (label, len(trials)) != (newest, known):
-            best = f"best so far {score_text(ranked(trials)[0])}" if trials else "begins"
-            console.say(f"{math.floor(100 * share):3d} %  {label}; {counted(len(trials), 'trial')}, {best}")
+        if len(trials) > known or (label != newest and not known):
+            done = f"; {counted(len(trials), 'trial')} done, best return" if trials else " ..."
+            best = f" {score_text(ranked(trials)[0])}" if trials else ""
+            console.say(f"{math.floor(100 * share):3d} %  {label}{done}{best}")
             newest, known = label, len(trials)
 
     if quiet:

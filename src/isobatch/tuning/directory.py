@@ -176,7 +176,7 @@ class TuneDirectory:
     def save_table(self, trials: Sequence[Trial]) -> None:
         rows = [
             {"trial": trial.number, "group": trial.group, "finished": trial.finished, "rung": len(trial.scores)}
-            | {"score": trial.score if np.isfinite(trial.score) else None, "mean_return": trial.mean_return}
+            | {"score": trial.score if trial.has_return else None, "mean_return": trial.mean_return}
             | {"diverged": trial.diverged, "env_steps": trial.env_steps}
             | trial.settings
             for trial in trials

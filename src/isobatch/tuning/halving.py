@@ -7,6 +7,7 @@ not even its best trial is in the best third of all, it ends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,9 +48,10 @@ class Halving:
     def survivors(self, scores: Sequence[float], earlier: Sequence[float], places: int) -> list[int]:
         """The indices of those who go on, in their order: the best ones, at most `places`; or nobody.
 
-        `earlier` are the scores of all trials of earlier groups at the same rung.
+        Who has a score of minus infinity diverged. `earlier` are the scores of all trials of earlier groups at the
+        same rung.
         """
         everybody = sorted([*scores, *earlier], reverse=True)
         mark = everybody[-(-len(everybody) // self.kept) - 1]
-        best = sorted(range(len(scores)), key=lambda i: -scores[i])[:places]
-        return sorted(best) if scores[best[0]] >= mark else []
+        best = sorted((i for i in range(len(scores)) if scores[i] > -math.inf), key=lambda i: -scores[i])[:places]
+        return sorted(best) if best and scores[best[0]] >= mark else []

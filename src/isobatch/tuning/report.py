@@ -109,7 +109,7 @@ def trial_data(trial: Trial, ranges: dict[str, Range]) -> dict[str, object]:
         "values": [
             [name, f"{value:.4g}" if isinstance(value, float) else str(value)] for name, value in trial.settings.items()
         ],
-        "score": short(trial.score),
+        "score": short(trial.score) if trial.has_return else None,
         "text": score_text(trial),
         "finished": trial.finished,
     }

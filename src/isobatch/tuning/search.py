@@ -8,8 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from isobatch.errors import UsageError
 from isobatch.executors.interface import Executor
 from isobatch.settings.config import Config
@@ -236,5 +234,5 @@ class Search:
 
 def finalists(trials: Sequence[Trial]) -> list[Trial]:
     """The best trials, which are trained once more: the best of many scores is partly luck."""
-    best = [trial for trial in ranked(trials) if trial.finished and np.isfinite(trial.score)]
+    best = [trial for trial in ranked(trials) if trial.finished and trial.has_return]
     return best[:FINALISTS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,8 @@ from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.rows import Outcome, final_return, mean_return
 
-LOST = -math.inf  # the score of a trial of which a seed diverged, or never ended an episode
+LOST = -math.inf  # the score of a trial of which a seed diverged
+UNKNOWN = -sys.float_info.max  # the score of a trial of which a seed has not ended an episode yet
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ class Trial:
     @property
     def score(self) -> float:
         return self.scores[-1]
+
+    @property
+    def has_return(self) -> bool:
+        """Whether its score is one."""
+        return self.score > UNKNOWN
 
     @property
     def worth(self) -> float:
@@ -96,8 +103,10 @@ def seed_returns(outcome: Outcome, seeds: Sequence[int], env_steps: int) -> list
 
 def score_of(outcome: Outcome, seeds: Sequence[int], env_steps: int) -> float:
     """The mean over seeds; lost with any one of them."""
+    if outcome.diverged:
+        return LOST
     returns = [each for each in seed_returns(outcome, seeds, env_steps) if each is not None]
-    return float(np.mean(returns)) if len(returns) == len(seeds) else LOST
+    return float(np.mean(returns)) if len(returns) == len(seeds) else UNKNOWN
 
 
 def curves_of(outcome: Outcome, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from isobatch.formatting import by_magnitude, counted, html_table, plain_table, setting_text
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
@@ -121,5 +119,5 @@ def table_row(trial: Trial) -> list[str]:
 
 
 def score_text(trial: Trial) -> str:
-    score = by_magnitude(trial.score) if np.isfinite(trial.score) else "lost"
+    score = by_magnitude(trial.score) if trial.has_return else "diverged" if trial.diverged else "no episode"
     return score if trial.finished else f"{score}, stopped"
