@@ -88,6 +88,7 @@ def test_scales_follow_from_the_setting_and_the_ends() -> None:
     ("search", "sentence"),
     [
         (["learning_rat"], "search 'learning_rat' is no setting that can be searched; did you mean learning_rate"),
+        (["lr"], "search 'lr' is no setting that can be searched; here it is called learning_rate."),
         (["learning_rate=1e-2:1e-4"], "search learning_rate=1e-2:1e-4 is empty: the first number has to be below"),
         (["learning_rate="], "search learning_rate= is empty: give a range, learning_rate=LOW:HIGH"),
         (["learning_rate=0.1"], "search learning_rate=0.1 is one value: give a range"),

@@ -159,24 +159,17 @@ def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
 def check_unknown(parser: Parser, unknown: list[str]) -> None:
     """Complain about the first argument that nobody asked for."""
     if unknown:
+        from isobatch.interop import called_elsewhere
+
         word = unknown[0].split("=")[0]
-        ours = [flag for flag in called_elsewhere(word) if flag in parser.flags()]
+        names = called_elsewhere(word.removeprefix("--").replace("-", "_"))
+        ours = [flag for name in names if (flag := "--" + name.replace("_", "-")) in parser.flags()]
         hint = (
             f"; what other libraries call so is set by {' and '.join(ours)} here."
             if ours
             else near_matches(word, parser.flags())
         )
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint or f'. {parser.hint}'}")
-
-
-def called_elsewhere(word: str) -> list[str]:
-    """The flags of what another library calls so: --lr, --n-envs."""
-    from isobatch.interop import LIBRARIES
-
-    name = word.removeprefix("--").replace("-", "_")
-    keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
-    found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
-    return ["--" + field.replace("_", "-") for field in dict.fromkeys(sum(found, ()))]
 
 
 def flags_text(settings: SettingsByName) -> str:

@@ -89,10 +89,11 @@ def run(args: argparse.Namespace) -> int:
     task = tune.prepare(
         config, search=args.search, also=args.also, given=fixed, sampler=args.sampler, keep=args.keep, **asked
     )
-    introduce(task, out, console.err if args.json else console.out)
     try:
-        with executor_of(args) as executor, board(task.plan.ranges, args.quiet) as watch:
-            tuned = tune.run(task, out, watch, executor)
+        with executor_of(args) as executor:
+            introduce(task, out, console.err if args.json else console.out)
+            with board(task.plan.ranges, args.quiet) as watch:
+                tuned = tune.run(task, out, watch, executor)
     except KeyboardInterrupt:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isobatch.errors import UsageError, near_matches
+from isobatch.interop import called_elsewhere
 from isobatch.settings.config import Config, Hypers, setting_fields
 from isobatch.settings.fields import DECAY, UNIT, fields_of
 from isobatch.settings.geometry import cuts_evenly
@@ -119,7 +120,9 @@ def parse_range(config: Config, text: str, defaults: Mapping[str, Range]) -> Ran
     name = word.replace("-", "_")
     known = [AGE, *(other for other in setting_fields() if other not in NOT_SEARCHED)]
     if name not in known:
-        why = ": it says what a trial is." if name in NOT_SEARCHED else near_matches(name, known)
+        ours = [other for other in called_elsewhere(name) if other in known]
+        why = f"; here it is called {' or '.join(ours)}." if ours else near_matches(name, known)
+        why = ": it says what a trial is." if name in NOT_SEARCHED else why
         raise UsageError(
             f"search {name!r} is no setting that can be searched{why or '; see isobatch train --help-all.'}"
         )
