@@ -10,6 +10,7 @@ from typing import Protocol
 
 from isobatch.errors import UsageError
 from isobatch.executors.interface import Executor
+from isobatch.formatting import counted
 from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT
 from isobatch.settings.parsing import SettingsByName
@@ -189,7 +190,7 @@ class Search:
     def label(self, asked: Asked) -> str:
         shape = {name: asked.settings[0][name] for name in shape_names(self.plan.ranges)}
         words = "".join(f", {name} {value}" for name, value in shape.items())
-        return f"group {asked.number + 1}: {len(asked.settings)} trials{words}"
+        return f"group {asked.number + 1}: {counted(len(asked.settings), 'trial')}{words}"
 
     def earlier(self) -> list[list[float]]:
         """The scores at each rung of all trials of earlier rounds."""

@@ -67,7 +67,7 @@ class Tuned:
             *before,
             f"{counted(len(self.trials), 'trial')}, {stopped} of them stopped early, "
             f"{self.env_steps:,} of {self.budget:,} environment steps, "
-            f"{self.seconds:,.0f} s ({self.compile_seconds:,.0f} s of them to compile).",
+            f"{self.seconds:,.0f} s of work ({self.compile_seconds:,.0f} s of them to compile).",
             *(self.moved.sentences() if self.moved else []),
         ]
 
