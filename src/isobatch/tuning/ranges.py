@@ -43,7 +43,7 @@ class Interval:
         value = low + unit * (high - low)
         if self.scale == "linear":
             return min(max(_short(value), self.low), self.high)
-        value = _short(math.exp(value)) if self.scale == "log" else 1 - _short(math.exp(-value))
+        value = _short(math.exp(value)) if self.scale == "log" else round(1 - _short(math.exp(-value)), 12)
         return min(max(value, self.low), self.high)
 
     def place(self, value: float) -> float:
