@@ -53,8 +53,10 @@ def html_page(tuned: Tuned, curves: dict[int, Table]) -> str:
 def page_data(tuned: Tuned, curves: dict[int, Table]) -> dict[str, object]:
     """What the scripts draw."""
     shown = tuned.trials[:BEST_CURVES]
-    start = [trial for trial in tuned.trials[BEST_CURVES:] if trial.number == 0]
-    some = {trial.number: curves[trial.number] for trial in [*shown, *start]}
+    if tuned.start is not None and tuned.start not in shown:
+        shown = [*shown, tuned.start]
+    shown = [trial for trial in shown if trial.number in curves]  # one that diverged at once has none
+    some = {trial.number: curves[trial.number] for trial in shown}
     points, last = min(POINTS, longest_run({str(n): table for n, table in some.items()})), tuned.config.env_steps
     metrics = {name: label for name, label in METRICS.items() if name != NORMALIZED}
     env = tuned.config.env
@@ -64,13 +66,11 @@ def page_data(tuned: Tuned, curves: dict[int, Table]) -> dict[str, object]:
         "points": points,
         "window": WINDOW,
         "environments": [{"name": env, "last": last, "range": None, "bounds": plain_json(bounds_of(env))}],
-        "cells": {
-            str(trial.number): cell_data(trial, some[trial.number], metrics, points, last) for trial in [*shown, *start]
-        },
+        "cells": {str(trial.number): cell_data(trial, some[trial.number], metrics, points, last) for trial in shown},
         "views": [
             {
                 "title": "the best",
-                "lines": [{"label": label(trial), "cells": {env: str(trial.number)}} for trial in [*shown, *start]],
+                "lines": [{"label": label(trial, tuned.start), "cells": {env: str(trial.number)}} for trial in shown],
             }
         ],
         "axes": [axis_data(each) for each in tuned.ranges.values()],
@@ -79,8 +79,8 @@ def page_data(tuned: Tuned, curves: dict[int, Table]) -> dict[str, object]:
     }
 
 
-def label(trial: Trial) -> str:
-    return f"trial {trial.number}" + (" (start)" if trial.number == 0 else "")
+def label(trial: Trial, start: Trial | None) -> str:
+    return f"trial {trial.number}" + (" (start)" if trial is start else "")
 
 
 def cell_data(trial: Trial, curves: Table, metrics: dict[str, str], points: int, last: int) -> dict[str, object]:

@@ -13,7 +13,7 @@ from isobatch.executors.interface import Executor
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT
-from isobatch.settings.parsing import SettingsByName
+from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
 from isobatch.studies.lanes import log_interval_of
@@ -59,8 +59,9 @@ class Plan:
         searched = {name: str(each) for name, each in self.ranges.items()}
         numbers = {name: getattr(self, name) for name in ("num_seeds", "seed", "group", "lanes", "confirm_seeds")}
         stops = {"compared_after": list(self.halving.shares), "kept": self.halving.kept}
-        start = {"version": version(), "config": digest(self.config.to_dict()), "env": self.config.env}
-        return start | {"algo": self.config.algo, "search": searched, "sampler": self.sampler} | numbers | stops
+        settings = {name: inf_as_text(value) for name, value in self.config.to_dict().items()}
+        start = {"version": version(), "settings": settings, "search": searched, "sampler": self.sampler}
+        return start | numbers | stops
 
     @property
     def together(self) -> int:

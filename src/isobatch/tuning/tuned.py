@@ -11,7 +11,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import changed_settings
 from isobatch.tuning.directory import Confirmed
-from isobatch.tuning.ranges import Range
+from isobatch.tuning.ranges import Range, settings_of
 from isobatch.tuning.transfer import Moved
 from isobatch.tuning.trials import Trial
 
@@ -54,12 +54,18 @@ class Tuned:
         """Those of `best` that are not its preset's, for YAML and flags."""
         return changed_settings(self.best)
 
+    @property
+    def start(self) -> Trial | None:
+        """The trial with the settings it started from; there is none if they are outside of the choices."""
+        settings = settings_of(self.config, self.ranges)
+        return next((trial for trial in self.trials if trial.number == 0 and trial.settings == settings), None)
+
     def sentences(self) -> list[str]:
         """What was found and what it took."""
         winner, stopped = self.finalists[0], sum(not trial.finished for trial in self.trials)
         known = winner.confirmed.known
         spread = f", {by_magnitude(min(known))} to {by_magnitude(max(known))}" if known else ""
-        start = next((trial for trial in self.trials if trial.number == 0), None)
+        start = self.start
         before = [] if start is None else [f"Trial 0, the settings it started from: {score_text(start)}."]
         return [
             f"Trial {winner.trial.number} won: mean return {by_magnitude(winner.confirmed.mean)} on "
