@@ -1,13 +1,14 @@
 """Trials per second: a search in one program, and the same trials as separate processes.
 
-    python benchmarks/tuning.py [--env CartPole-v1] [--trials 24] [--steps 100000] [--seeds 3] [--at-once 2]
-                                [--out benchmarks/results/tuning.md]
+    python benchmarks/tuning.py [--env CartPole-v1] [--groups 3] [--group 24] [--steps 100000] [--seeds 3] [--at-once 2]
+                                [--sample 12] [--out benchmarks/results/tuning.md]
 
-First `isobatch tune` searches one group of trials at random. Then every one of its trials is trained again by an
-`isobatch train` of its own, with the same settings and seeds, for as many steps as it had in the search: those that
-were stopped early are as short here. Processes run `--at-once` at a time, each on cores of its own. Both begin without
-kept programs; processes share theirs, so that only the first ones compile. *Seconds* are from shell to prompt: for the
-search they hold the runs that confirm its best three too. On a machine that others use, compare the processor time.
+First a search draws groups of trials at random and trains them; the runs that confirm its best are left out. Then its
+trials are trained by an `isobatch train` of their own each, with the same settings and seeds, for as many steps as they
+had in the search: those that were stopped early are as short here. Of them a `--sample` is trained, evenly from the
+best to the worst, and tells the cost of all. Processes run `--at-once` at a time, each on cores of its own. Both
+begin without kept programs; processes share theirs, so that only the first ones compile. *Seconds* are from shell to
+prompt. On a machine that others use, compare the processor time.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 
+from isobatch.executors.processes import LocalProcesses
 from isobatch.settings.presets import preset
-from isobatch.studies.lanes import log_interval_of
-from isobatch.tuning.halving import Halving
+from isobatch.tuning.directory import TRIALS, TuneDirectory
+from isobatch.tuning.search import Search
+from isobatch.tuning.trials import Trial, ranked
+from isobatch.tuning.tune import prepare
 
 SEARCHED = ("learning_rate", "ent_coef", "clip_eps", "gae_lambda")
-CONFIRM = 1  # seeds, on which the best three are trained once more
-LANES = 18
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,29 @@ def command(words: list[str], cache: Path, cores: set[int] | None = None) -> Non
 
 
 def search(args: argparse.Namespace, here: Path) -> list[dict[str, str]]:
-    """One group of trials, and its rows."""
-    config = preset("ppo", args.env, total_timesteps=args.steps)
-    together = max(1, LANES // args.seeds)
-    budget = Halving().cost(config, log_interval_of(config), args.trials, together, args.seeds)
-    budget += 3 * CONFIRM * config.env_steps
-    words = ["tune", "--env", args.env, "--total-timesteps", str(args.steps), "--budget", str(budget)]
-    words += ["--sampler", "random", "--num-seeds", str(args.seeds), "--group", str(args.trials), "--quiet"]
-    words += ["--confirm-seeds", str(CONFIRM), "--lanes", str(LANES), "--out", str(here / "search")]
-    for name in SEARCHED:
-        words += ["--search", name]
-    command(words, here / "programs of the search")
-    with (here / "search" / "trials.csv").open(newline="") as file:
+    """In a process of its own; its trials, best first."""
+    words = [sys.executable, __file__, "--search-into", str(here / "search"), *flags(args)]
+    environment = os.environ | {"ISOBATCH_COMPILE_CACHE": str(here / "programs of the search")}
+    subprocess.run(words, env=environment, check=True)
+    with (here / "search" / TRIALS).open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def search_into(args: argparse.Namespace) -> None:
+    """What `isobatch tune` does before it confirms the best."""
+    config = preset("ppo", args.env, total_timesteps=args.steps)
+    asked = dict(search=SEARCHED, sampler="random", num_seeds=args.seeds, group=args.group, confirm_seeds=1)
+    plan = prepare(config, budget=10**12, **asked).plan
+    work = Search(
+        plan, TuneDirectory(args.search_into), args.groups * plan.cost(config, args.group), 0, LocalProcesses(), silent
+    )
+    work.devices.choose()
+    TuneDirectory.begin(args.search_into, plan.to_json())
+    work.directory.save_table(ranked(work.run()))
+
+
+def silent(label: str, share: float, trials: Sequence[Trial]) -> None:
+    """Nobody watches."""
 
 
 def separately(args: argparse.Namespace, here: Path, rows: list[dict[str, str]]) -> None:
@@ -100,12 +112,12 @@ def separately(args: argparse.Namespace, here: Path, rows: list[dict[str, str]])
 
 def report(args: argparse.Namespace, found: dict[str, Cost], trials: int) -> str:
     search, apart = found.values()
-    flags = f"--trials {args.trials} --steps {args.steps} --seeds {args.seeds} --at-once {args.at_once}"
     lines = [
         "# Trials per second",
         "",
-        f"{trials} trials of {args.env}, {args.seeds} seeds each, {args.steps:,} steps unless stopped early. Made by",
-        f"`python benchmarks/tuning.py --env {args.env} {flags}`",
+        f"{trials} trials of {args.env}, {args.seeds} seeds each, {args.steps:,} steps unless stopped early; as",
+        f"separate processes {args.sample} of them, from which the cost of all is told. Made by",
+        f"`python benchmarks/tuning.py {' '.join(flags(args))}`",
         f"on {len(os.sched_getaffinity(0))} cores ({platform.machine()}), Python {platform.python_version()}.",
         "",
         "| | seconds | trials/s | processor seconds |",
@@ -118,17 +130,30 @@ def report(args: argparse.Namespace, found: dict[str, Cost], trials: int) -> str
     return "\n".join(lines) + "\n"
 
 
+def flags(args: argparse.Namespace) -> list[str]:
+    names = ("env", "groups", "group", "steps", "seeds", "at_once", "sample")
+    return [word for name in names for word in ("--" + name.replace("_", "-"), str(getattr(args, name)))]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="CartPole-v1")
-    for name, value in {"trials": 24, "steps": 100_000, "seeds": 3, "at-once": 2}.items():
+    sizes = {"groups": 3, "group": 24, "steps": 100_000, "seeds": 3, "at-once": 2, "sample": 12}
+    for name, value in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--search-into", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.search_into:
+        search_into(args)
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         here, rows = Path(temporary), list[dict[str, str]]()
         found = {"one search": measured(lambda: rows.extend(search(args, here)))}
-        found["separate processes"] = measured(lambda: separately(args, here, rows))
+        args.sample = min(args.sample, len(rows))
+        some = [rows[i * len(rows) // args.sample] for i in range(args.sample)]
+        cost, times = measured(lambda: separately(args, here, some)), len(rows) / args.sample
+        found["separate processes"] = Cost(times * cost.seconds, times * cost.cpu)
     text = report(args, found, len(rows))
     print(text, end="")
     if args.out:

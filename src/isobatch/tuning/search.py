@@ -213,24 +213,29 @@ class Search:
         group = Group(trials, result.seconds, result.compile_seconds)
         self.directory.save_group(asked.number, group, [outcome.table for outcome in result.outcomes])
 
-    def confirm(self, configs: Sequence[Config], what: str) -> list[Confirmed]:
-        """Train each on seeds of its own, unless that was done."""
-        names = [digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs]
+    def confirm(self, configs: Sequence[Config], what: str, together: bool = False) -> list[Confirmed]:
+        """Train each on seeds of its own, unless that was done; those of one shape `together`, or each by itself, so
+        that their speeds can be compared."""
+        names = {config: digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs}
         seeds = list(range(FRESH + self.plan.seed, FRESH + self.plan.seed + self.plan.confirm_seeds))
-        missing = [i for i, name in enumerate(names) if self.directory.confirmed(name) is None]
-        jobs = [TrainGroup([configs[i]], seeds, Halving(()), 1, [], self.devices) for i in missing]
+        missing = [config for config in names if self.directory.confirmed(names[config]) is None]
+        shapes = dict.fromkeys(config.static for config in missing)
+        parts = [[config] for config in missing]
+        if together:
+            parts = [[config for config in missing if config.static == shape] for shape in shapes]
+        jobs = [TrainGroup(part, seeds, Halving(()), len(part), [], self.devices) for part in parts]
 
         def progress(index: int, part: float) -> None:
             self.watch(what, min(1.0, self.spent / self.budget), self.trials)
 
         with closing(self.executor.run(jobs, progress)) as results:
             for index, result in results:
-                config = configs[missing[index]]
-                returns = seed_returns(result.outcomes[0], seeds, config.env_steps)
-                steps = config.env_steps * len(seeds)
-                done = Confirmed(returns, steps, result.seconds, result.compile_seconds, now())
-                self.directory.save_confirmed(names[missing[index]], done)
-        found = [self.directory.confirmed(name) for name in names]
+                count = len(parts[index])
+                seconds, compiling = result.seconds / count, result.compile_seconds / count
+                for config, outcome in zip(parts[index], result.outcomes, strict=True):
+                    returns, steps = seed_returns(outcome, seeds, config.env_steps), config.env_steps * len(seeds)
+                    self.directory.save_confirmed(names[config], Confirmed(returns, steps, seconds, compiling, now()))
+        found = [self.directory.confirmed(names[config]) for config in configs]
         return [each for each in found if each is not None]
 
 

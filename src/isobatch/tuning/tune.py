@@ -152,7 +152,7 @@ def finish(work: Search, move: Move | None) -> Tuned:
             "or give trials more total_timesteps, so that episodes end."
         )
     configs = [config_of(work.plan.config, trial.settings) for trial in best]
-    again = work.confirm(configs, f"the best {len(best)} on new seeds")
+    again = work.confirm(configs, f"the best {len(best)} on new seeds", together=move is None)
     found = [Finalist(*each) for each in zip(best, configs, again, strict=True)]
     found.sort(key=lambda each: -each.confirmed.mean)
     groups, moved = work.directory.groups(), None
