@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from isobatch.training.make_train import make_train as make_train
     from isobatch.training.plots import plot as plot
     from isobatch.training.result import Result as Result
+    from isobatch.tuning.tune import tune as tune
+    from isobatch.tuning.tuned import Tuned as Tuned
 
 # Loaded on first use: what only computes numbers should not wait for JAX.
 _HOMES = {
@@ -93,6 +95,8 @@ _HOMES = {
     "policies.returns": "Evaluation evaluate",
     "studies.claims": "study_names",
     "studies.runner": "run_study",
+    "tuning.tune": "tune",
+    "tuning.tuned": "Tuned",
 }
 _MODULES = {"gradients": "gradients", "interop": "interop", "laboratory": "laboratory", "losses": "learning.losses"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

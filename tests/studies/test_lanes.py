@@ -55,8 +55,8 @@ def test_a_parameter_that_is_not_finite_at_the_end_counts_too() -> None:
     from isobatch.studies.lanes import outcome
 
     names = ("losses/x", "episodes/count", "episodes/return_sum", "episodes/length_sum")
-    cell = FAKE.grid("quick").cells[0]
+    config = FAKE.grid("quick").cells[0].config
     table = np.ones((2, 3, 4), np.float32)
-    found = outcome(cell, [0, 1], names, table, np.array([True, False]), [1, 2, 3])
+    found = outcome(config, [0, 1], names, table, np.array([True, False]), [1, 2, 3])
     assert found.diverged == {1: Diverged(3 * 32, "a network parameter")}
     assert found.table["seed"].tolist() == [0, 1, 0, 1, 0]

@@ -7,6 +7,8 @@ Values go through the same `parse_value` as those of a YAML file and fail with t
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 import typing
 from collections.abc import Callable
 from functools import partial
@@ -180,8 +182,11 @@ def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
 def check_unknown(parser: Parser, unknown: list[str]) -> None:
     """Complain about the first argument that nobody asked for."""
     if unknown:
+        from isobatch.interop import called_elsewhere
+
         word = unknown[0].split("=")[0]
-        ours = [flag for flag in called_elsewhere(word) if flag in parser.flags()]
+        names = called_elsewhere(word.removeprefix("--").replace("-", "_"))
+        ours = [flag for name in names if (flag := "--" + name.replace("_", "-")) in parser.flags()]
         hint = (
             f"; what other libraries call so is set by {' and '.join(ours)} here."
             if ours
@@ -190,14 +195,23 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint or f'. {parser.hint}'}")
 
 
-def called_elsewhere(word: str) -> list[str]:
-    """The flags of what another library calls so: --lr, --n-envs."""
-    from isobatch.interop import LIBRARIES
+def flags_text(settings: SettingsByName) -> str:
+    """Settings as flags to paste."""
+    words = []
+    for name, value in settings.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words.append(f"{flag} {shlex.quote(_typed(value))}")
+    return " ".join(words)
 
-    name = word.removeprefix("--").replace("-", "_")
-    keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
-    found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
-    return ["--" + field.replace("_", "-") for field in dict.fromkeys(sum(found, ()))]
+
+def _typed(value: object) -> str:
+    """A value as a flag takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: object) -> str:

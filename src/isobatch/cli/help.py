@@ -65,6 +65,17 @@ BRIEF = {
             "env", "algo",
         ),
     ),
+    "tune": Brief(
+        (
+            "tune --env CartPole-v1 --budget 2e7",
+            "tune --env Acrobot-v1 --search learning_rate --search gae_lambda=0.8:0.99",
+            "tune --at-num-envs 8 --for-num-envs 64 --num-steps 32",
+        ),
+        (
+            "env", "algo", "config", "search", "also", "budget", "num_seeds", "sampler", "at_num_envs",
+            "for_num_envs", "total_timesteps", "from_defaults", "out", "on", "json",
+        ),
+    ),
     "study": Brief(
         (
             "study list",

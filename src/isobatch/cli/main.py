@@ -23,6 +23,7 @@ COMMANDS = {
     "rescale": "change the batch size, and let the hyperparameters follow",
     "advise": "see where the samples go, and what to watch",
     "diagnose": "measure how noisy and how biased the gradient is",
+    "tune": "search for better hyperparameters",
     "study": "run an experiment that tests a claim",
     "plot": "draw learning curves of runs",
     "verify": "train twice and compare every bit",
@@ -30,7 +31,7 @@ COMMANDS = {
     "demo": "see what it is about, in a few minutes",
 }
 HELP_WORDS = ("-h", "--help", "--help-all")
-COMPILING = ("train", "eval", "play", "diagnose", "study", "verify", "demo")
+COMPILING = ("train", "eval", "play", "diagnose", "tune", "study", "verify", "demo")
 COMPILE_CACHE = "ISOBATCH_COMPILE_CACHE"  # a directory, or 0
 USAGE = """isobatch: policy optimization that behaves the same at any batch size.
 

@@ -8,14 +8,12 @@ unless --to-num-steps or the rule iteration-batch-only says otherwise.
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_config, config_from, given
+from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given
 from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
 from isobatch.files import write_file
@@ -25,7 +23,7 @@ from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
 from isobatch.rescaling.rules import RULES
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
-from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import changed_settings
 
 if TYPE_CHECKING:
@@ -237,7 +235,7 @@ def show_settings(after: Config, text: str) -> None:
     out.print(console.heading("settings"))
     out.print(text)
     out.print(console.heading("flags"))
-    out.print(f"isobatch train {_flags(changed_settings(after))}")
+    out.print(f"isobatch train {flags_text(changed_settings(after))}")
 
 
 def show_answer(answer: Answer) -> None:
@@ -280,24 +278,6 @@ def held(result: Rescaled) -> list[str]:
 def _library_json(answer: Answer) -> dict[str, object]:
     names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed", "differences")
     return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
-
-
-def _flags(settings: SettingsByName) -> str:
-    words = []
-    for name, value in settings.items():
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words.append(f"{flag} {shlex.quote(_typed(value))}")
-    return " ".join(words)
-
-
-def _typed(value: object) -> str:
-    """A value as a flag takes it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: object) -> str:

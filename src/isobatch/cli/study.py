@@ -6,22 +6,20 @@ A study that was interrupted goes on where it stopped: give the same command aga
 from __future__ import annotations
 
 import argparse
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console
+from isobatch.cli.executors import add_executor, executor_of
 from isobatch.cli.flags import Parser
 from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted
 
 if TYPE_CHECKING:
-    from isobatch.executors.interface import Executor
     from isobatch.studies.grid import GridSizes
 
 BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
 BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, again)."
-PLACES = ("local", "ray")
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 
@@ -34,9 +32,7 @@ def add_flags(parser: Parser) -> None:
         "--envs", metavar="ID,...", help="some of its environments, also of another backend: gymnasium/CartPole-v1"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default runs/study-NAME-SCALE)")
-    parser.add_argument("--on", default="local", metavar="{local,ray}", help="who trains: this machine, or a cluster")
-    parser.add_argument("--processes", type=int, metavar="N", help="on this machine: parts trained at once (default 1)")
-    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster; without it one is started here")
+    add_executor(parser, "parts")
     parser.add_argument("--measure-seed", type=int, metavar="N", help=f"for {BLOG_POST}: what is drawn (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -109,23 +105,6 @@ def _run(args: argparse.Namespace) -> int:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
         return 130
     return show(out, args.json)
-
-
-def executor_of(args: argparse.Namespace) -> AbstractContextManager[Executor]:
-    """Who trains the parts; raises where flags do not go together."""
-    if args.on not in PLACES:
-        raise unknown_name(f"on={args.on!r}", args.on, PLACES)
-    if args.on == "ray":
-        if args.processes is not None:
-            raise UsageError(f"processes={args.processes} is for --on local: Ray counts the CPUs of its nodes.")
-        from isobatch.executors.ray_cluster import ray_cluster
-
-        return ray_cluster(args.address, console.say)
-    if args.address is not None:
-        raise UsageError(f"address={args.address!r} is that of a Ray cluster: add --on ray, or leave it out.")
-    from isobatch.executors.processes import LocalProcesses
-
-    return nullcontext(LocalProcesses(1 if args.processes is None else args.processes))
 
 
 def _run_blog_post(args: argparse.Namespace) -> int:

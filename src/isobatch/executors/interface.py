@@ -32,6 +32,11 @@ class Executor(Protocol):
         """Whether jobs see the files of this machine; if not, what they leave has to be in their results."""
         ...
 
+    @property
+    def places(self) -> int:
+        """How many jobs are done at once, for whoever decides how many to ask for."""
+        ...
+
     def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
         """Do all jobs: yields the index and the result of each as soon as it is done.
 

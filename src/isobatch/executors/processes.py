@@ -26,6 +26,10 @@ class LocalProcesses:
         if self.processes < 1:
             raise UsageError(f"processes={self.processes} must be at least 1.")
 
+    @property
+    def places(self) -> int:
+        return self.processes
+
     def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
         if self.processes > 1:
             yield from spread(jobs, watch, self.processes)

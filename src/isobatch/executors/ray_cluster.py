@@ -39,6 +39,13 @@ class RayCluster:
     def __init__(self, say: Say) -> None:
         self.say = say
 
+    @property
+    def places(self) -> int:
+        """Those of the nodes that are there now."""
+        import ray
+
+        return max(1, int(ray.cluster_resources().get("CPU", 0.0) // cpus()))
+
     def run(self, jobs: Sequence[Job[ResultT]], watch: WatchAll) -> Generator[tuple[int, ResultT]]:
         import ray
 

@@ -37,6 +37,13 @@ def library(name: str) -> Library:
     return LIBRARIES[name]
 
 
+def called_elsewhere(name: str) -> list[str]:
+    """The settings here that some library calls so: lr, n_envs."""
+    keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
+    found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
+    return list(dict.fromkeys(sum(found, ())))
+
+
 def read(
     library: Library,
     text: str,
@@ -57,4 +64,7 @@ def read(
     return replace(from_settings(library, settings, env=env, algo=algo, overrides=overrides), source=text)
 
 
-__all__ = ["LIBRARIES", "Answer", "Library", "LibrarySettings", "answer", "from_settings", "library", "read", "write"]
+__all__ = [
+    "LIBRARIES", "Answer", "Library", "LibrarySettings", "answer", "called_elsewhere", "from_settings", "library",
+    "read", "write",
+]  # fmt: skip

@@ -185,6 +185,11 @@ def preset(
     return config if stale_objective is None else with_stale_objective(config, stale_objective)
 
 
+def without_environment(algo: str, env: str, stale_objective: str | None = None, **overrides: object) -> Config:
+    """What an algorithm brings by itself, without the settings that are known to work on the environment."""
+    return preset(algo, "", stale_objective, **overrides).replace(env=env)
+
+
 def with_stale_objective(config: Config, name: object) -> Config:
     """recent: both are the recent policy (biased); decoupled: importance behavior, proximal recent; behavior: both.
 

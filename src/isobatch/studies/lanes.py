@@ -6,8 +6,10 @@ the others go on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,8 @@ import numpy as np
 
 from isobatch.envs.registry import environment_of
 from isobatch.errors import RunError
+from isobatch.learning.state import TrainState
+from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell
 from isobatch.studies.rows import Diverged, Outcome
 from isobatch.training.devices import use_cores
@@ -28,47 +32,81 @@ from isobatch.training.sharding import layout_for
 LINES_PER_RUN = 200  # of metrics
 
 
+class Stretch(NamedTuple):
+    """Some iterations of all lanes."""
+
+    states: TrainState
+    names: tuple[str, ...]  # of the metrics
+    table: np.ndarray  # [lanes, lines, metrics]
+    finite: np.ndarray  # [lanes], whether the parameters are, at the end
+    ends: list[int]  # iterations at which the lines end
+    compile_seconds: float
+
+
 def train_cells(
     cells: list[Cell], seeds: list[int], watch: Callable[[float], None] = lambda done: None
 ) -> list[Outcome]:
     """Train cells of one shape on the same seeds. `watch` gets the part that is done."""
-    config, lanes = cells[0].config, len(cells) * len(seeds)
-    use_cores(config=config)
-    assert all(cell.config.static == config.static for cell in cells)
+    configs = [cell.config for cell in cells]
+    use_cores(config=configs[0])
+    states = initial_states(configs[0], seeds)  # does not depend on hyperparameters
+    states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
+    done = train_stretch(configs, states, 0, configs[0].num_iterations, watch)
+    of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
+    return [
+        outcome(config, seeds, done.names, done.table[lane], done.finite[lane], done.ends)
+        for config, lane in zip(configs, of_cell, strict=True)
+    ]
+
+
+def train_stretch(
+    configs: list[Config],
+    states: TrainState,
+    first: int,
+    last: int,
+    watch: Callable[[float], None] = lambda done: None,
+) -> Stretch:
+    """Train configs of one shape from iteration `first` to `last`, a multiple of `log_interval_of` or the end.
+
+    `states` has the lanes of the first config, then those of the second, and so on, equally many of each.
+    """
+    config, lanes = configs[0], states.iteration.shape[0]
+    assert all(other.static == config.static for other in configs)
     if config.policy_iterations_per_phase:
         check_phase_memory(config, environment_of(config), lanes)
-    states = initial_states(config, seeds)  # does not depend on hyperparameters
-    states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
     layout = layout_for(config.num_shards, lanes)
     if layout is not None:
         states = layout.place(states)
-    hypers = stack_hypers([cell.config.hypers for cell in cells for _ in seeds])
-    log_interval = -(-config.num_iterations // LINES_PER_RUN)
+    hypers = stack_hypers([each.hypers for each in configs for _ in range(lanes // len(configs))])
+    log_interval, clock = log_interval_of(config), time.perf_counter()
     program = program_for(config, states, hypers, log_interval, layout)
+    compile_seconds = time.perf_counter() - clock
     tables, ends = [], []
-    with closing(advances(program, config, states, hypers, 0, log_interval, Supervision())) as steps:
+    with closing(advances(program, config, states, hypers, first, log_interval, Supervision(), last)) as steps:
         for step in steps:
             if step.fault is not None:
                 raise RunError(step.fault)
             tables.append(step.table)
             ends += step.ends
-            finite = step.finite
-            watch(step.iteration / config.num_iterations)
+            states, finite = step.states, step.finite
+            watch((step.iteration - first) / (last - first))
+            if step.iteration >= last:
+                break
     # Parameters that are not finite spoil the next metrics, so they need a look at the end only: where chunks end
     # depends on time, which results must not.
-    table = np.concatenate(tables, axis=1)
-    of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
-    return [
-        outcome(cell, seeds, program.names, table[lane], finite[lane], ends)
-        for cell, lane in zip(cells, of_cell, strict=True)
-    ]
+    return Stretch(states, program.names, np.concatenate(tables, axis=1), finite, ends, compile_seconds)
+
+
+def log_interval_of(config: Config) -> int:
+    """Iterations of a line."""
+    return -(-config.num_iterations // LINES_PER_RUN)
 
 
 def outcome(
-    cell: Cell, seeds: list[int], names: tuple[str, ...], table: np.ndarray, finite: np.ndarray, ends: list[int]
+    config: Config, seeds: list[int], names: tuple[str, ...], table: np.ndarray, finite: np.ndarray, ends: list[int]
 ) -> Outcome:
-    """Of one cell: `table` [seeds, lines, metrics], `finite` [seeds] whether the parameters are, at the end."""
-    batch = cell.config.geometry.iteration_batch
+    """Of one config: `table` [seeds, lines, metrics], `finite` [seeds] whether the parameters are, at the end."""
+    batch = config.geometry.iteration_batch
     wrong = ~np.isfinite(table)
     bad = wrong.any(axis=2)
     bad[:, -1] |= ~finite
@@ -80,6 +118,6 @@ def outcome(
             limits[seed] = ends[line]
             what = str(bad_names[0]) if len(bad_names) else "a network parameter"
             diverged[seed] = Diverged(ends[line] * batch, what)
-    lines = lines_of(names, cell.config, np.where(wrong, 0.0, table), 0, ends, seeds)
+    lines = lines_of(names, config, np.where(wrong, 0.0, table), 0, ends, seeds)
     lines = [line for line in lines if line[0] < limits.get(line[2], np.inf)]
     return Outcome(table_of(columns_of(names), lines), diverged)

@@ -7,6 +7,7 @@ the JSON that `html_data` makes. The page is a function of the study's files: th
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -23,7 +24,7 @@ from isobatch.studies.study_directory import StudyDirectory, StudyInfo, write
 from isobatch.studies.summary_table import ALL, COLUMNS, Line, summarize_rows, variant_name
 
 PAGE = "report.html"
-SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js")
+SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js", "begin.js")
 
 
 class Report(StudyInfo):
@@ -66,20 +67,29 @@ def make_report(path: Path) -> Report:
     return report
 
 
-def asset(name: str) -> str:
-    return (resources.files("isobatch.studies") / "assets" / name).read_text(encoding="utf-8")
+def asset(name: str, package: str = "isobatch.studies") -> str:
+    return (resources.files(package) / "assets" / name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """Of a page, with the colors of pictures."""
+    colors = "".join(f"--series-{i}: {color}; " for i, color in enumerate(COLORS))
+    return f":root {{ {colors}}}\n{asset('report.css')}"
+
+
+def json_text(data: Mapping[str, object]) -> str:
+    """What scripts of a page read: no tag in it ends the script."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def html_page(report: Report, data: ChartData, rows: list[Row], times: list[Row]) -> str:
     """`times` are the rows of timing.csv."""
     command = f"isobatch study run {report['study']} --scale {report['scale']}"
-    colors = "".join(f"--series-{i}: {color}; " for i, color in enumerate(COLORS))
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return Template(asset("report.html")).substitute(
         study=escape(report["study"]),
         claim=escape(report["claim"]),
         gist=escape(summary(report, times)),
-        css=f":root {{ {colors}}}\n{asset('report.css')}",
+        css=style(),
         banner="" if report["finished"] else banner(report),
         verdict=verdict(report) if report["finished"] else "",
         facts=facts(report, rows, times),
@@ -87,7 +97,7 @@ def html_page(report: Report, data: ChartData, rows: list[Row], times: list[Row]
         tables=tables(report["table"]),
         settings=settings(rows, report["factors"]),
         js="\n".join(map(asset, SCRIPTS)),
-        data=text.replace("<", "\\u003c"),  # no tag ends the script
+        data=json_text(data),
     )
 
 

@@ -1,4 +1,4 @@
-// Tables that sort by a click on a heading; then everything begins.
+// Tables that sort by a click on a heading.
 
 // Up, down, and as it was.
 function sortable(table) {
@@ -21,8 +21,5 @@ function sortable(table) {
   }));
 }
 
-beginCurves();
-beginScores();
-beginGaps();
 document.querySelectorAll("table.sortable").forEach(sortable);
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));

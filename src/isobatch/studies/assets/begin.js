@@ -1,0 +1,5 @@
+// Everything begins.
+
+beginCurves();
+beginScores();
+beginGaps();

@@ -1,0 +1,5 @@
+// Everything begins.
+
+drawParallel();
+drawImportance();
+beginCurves();

@@ -1,0 +1,191 @@
+"""The directory of a search: its results on disk.
+
+| file                      | what                                                                                   |
+|---------------------------|----------------------------------------------------------------------------------------|
+| `tune.json`               | what is searched, where it starts and how it goes on; nothing in it changes            |
+| `groups/N.asked.json`     | the settings of the trials of a group, written before they are trained                 |
+| `groups/N.csv.gz`         | their curves                                                                           |
+| `groups/N.json`           | their results, written last: a group is finished when this file is there               |
+| `confirmed/NAME.json`     | settings that were trained again on seeds of their own                                 |
+| `trials.csv`              | one row per trial                                                                      |
+| `best.yaml`               | the settings that won, for `isobatch train --config`                                   |
+| `report.html`             | the page                                                                               |
+
+A group is the unit of work. One that was interrupted is trained again with the same trials, so a search that was killed
+ends with the trials of one that was not.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isobatch.errors import UsageError
+from isobatch.settings.parsing import SettingsByName
+from isobatch.studies.rows import CURVES
+from isobatch.studies.study_directory import csv_text, write, write_json
+from isobatch.training.metrics import Table, format_number, table_of
+from isobatch.tuning.trials import Trial
+
+INFO, TRIALS, BEST, PAGE = "tune.json", "trials.csv", "best.yaml", "report.html"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A group before it is trained."""
+
+    number: int
+    round: int  # groups of one round are asked for together
+    first: int  # number of its first trial
+    settings: list[SettingsByName]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group that was trained."""
+
+    trials: list[Trial]
+    seconds: float
+    compile_seconds: float
+
+    @property
+    def env_steps(self) -> int:
+        return sum(trial.env_steps for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """Settings on seeds that played no part in choosing them."""
+
+    returns: list[float | None]  # of each seed; None if it diverged
+    env_steps: int  # of all seeds
+    seconds: float
+    compile_seconds: float
+    finished: str  # when
+
+    @property
+    def known(self) -> list[float]:
+        return [value for value in self.returns if value is not None]
+
+    @property
+    def mean(self) -> float:
+        """Of the seeds; minus infinity if one diverged."""
+        return float(np.mean(self.known)) if len(self.known) == len(self.returns) else -np.inf
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.env_steps / max(self.seconds - self.compile_seconds, 1e-9)
+
+
+@dataclass(frozen=True)
+class TuneDirectory:
+    """A directory that holds one search."""
+
+    path: Path
+
+    @classmethod
+    def begin(cls, path: Path, info: Mapping[str, object]) -> TuneDirectory:
+        """A new directory, or one that was begun with the same search by the same version."""
+        if (path / INFO).is_file():
+            before = cls(path).info
+            now = json.loads(json.dumps(info))
+            differ = [name for name in now if before.get(name) != now[name]]
+            if differ:
+                raise UsageError(
+                    f"out={str(path)!r} holds another search: {', '.join(differ)} differ; name another folder."
+                )
+        elif path.is_dir() and any(path.iterdir()):
+            raise UsageError(f"out={str(path)!r} is not empty and holds no search: name another folder.")
+        else:
+            write_json(path / INFO, info)
+        return cls(path)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return self._json(self.path / INFO)
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(path.read_text())
+            return found
+        except FileNotFoundError:
+            raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.") from None
+        except (OSError, ValueError):
+            raise UsageError(f"{str(path)!r} is damaged: remove it, and give the same command again.") from None
+
+    def asked(self) -> list[Asked]:
+        """All groups that were begun, in their order."""
+        return [Asked(**self._json(path)) for path in sorted((self.path / "groups").glob("*.asked.json"))]
+
+    def save_asked(self, asked: Asked) -> None:
+        write_json(self._group(asked.number, ".asked.json"), vars(asked))
+
+    def group(self, number: int) -> Group | None:
+        """The results of a group, if it is finished."""
+        path = self._group(number, ".json")
+        if not path.is_file():
+            return None
+        known = self._json(path)
+        trials = [Trial.from_json(each) for each in known["trials"]]
+        return Group(trials, known["seconds"], known["compile_seconds"])
+
+    def save_group(self, number: int, group: Group, curves: Sequence[Table]) -> None:
+        """The curves, then the results."""
+        lines = [
+            f"{trial.number},{','.join(map(format_number, line))}\n"
+            for trial, table in zip(group.trials, curves, strict=True)
+            for line in zip(*(_column(table, name) for name in CURVES), strict=True)
+        ]
+        write(self._group(number, ".csv.gz"), gzip.compress("".join(lines).encode(), mtime=0))
+        trials = [trial.to_json() for trial in group.trials]
+        known = {"seconds": group.seconds, "compile_seconds": group.compile_seconds, "trials": trials}
+        write_json(self._group(number, ".json"), known)
+
+    def groups(self) -> list[Group]:
+        """All that are finished."""
+        found = [self.group(asked.number) for asked in self.asked()]
+        return [group for group in found if group is not None]
+
+    def curves(self) -> dict[int, Table]:
+        """The curves of each trial of finished groups, by its number."""
+        points: dict[int, list[tuple]] = {}
+        for asked in self.asked():
+            path = self._group(asked.number, ".csv.gz")
+            if self._group(asked.number, ".json").is_file():
+                for number, *values in csv.reader(gzip.decompress(path.read_bytes()).decode().splitlines()):
+                    points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
+        return {number: table_of(CURVES, lines) for number, lines in points.items()}
+
+    def confirmed(self, name: str) -> Confirmed | None:
+        path = self.path / "confirmed" / f"{name}.json"
+        return Confirmed(**self._json(path)) if path.is_file() else None
+
+    def save_confirmed(self, name: str, confirmed: Confirmed) -> None:
+        write_json(self.path / "confirmed" / f"{name}.json", vars(confirmed))
+
+    def all_confirmed(self) -> list[Confirmed]:
+        return [Confirmed(**self._json(path)) for path in sorted((self.path / "confirmed").glob("*.json"))]
+
+    def save_table(self, trials: Sequence[Trial]) -> None:
+        rows = [
+            {"trial": trial.number, "group": trial.group, "finished": trial.finished, "rung": len(trial.scores)}
+            | {"score": trial.score if trial.has_return else None, "mean_return": trial.mean_return}
+            | {"diverged": trial.diverged, "env_steps": trial.env_steps}
+            | trial.settings
+            for trial in trials
+        ]
+        write(self.path / TRIALS, csv_text(rows))
+
+    def _group(self, number: int, ending: str) -> Path:
+        return self.path / "groups" / f"{number:04d}{ending}"
+
+
+def _column(table: Table, name: str) -> np.ndarray:
+    return table.get(name, np.full(len(table["seed"]), np.nan))
