@@ -54,6 +54,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    browser.open(page)
+    yield browser
+    assert browser.problems == []
+    assert browser.requests == [page.resolve().as_uri()]
+    browser.close()
+
+
 def test_words_and_numbers_need_no_script(page: Path) -> None:
     text = page.read_text()
     assert "Trial 12 won: mean return 450.0 on 2 new seeds, 400.0 to 500.0." in text
@@ -66,15 +76,6 @@ def test_words_and_numbers_need_no_script(page: Path) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: `make setup-browser` installs it")
 class TestInABrowser:
-    @pytest.fixture(scope="class")
-    def browser(self, page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-        browser = Browser(tmp_path_factory.mktemp("profile"))
-        browser.open(page)
-        yield browser
-        assert browser.problems == []
-        assert browser.requests == [page.resolve().as_uri()]
-        browser.close()
-
     def test_a_line_for_each_trial_and_a_bar_for_each_setting(self, browser: Browser) -> None:
         count = "document.querySelectorAll('{}').length"
         assert browser.run(count.format("#parallel-plot .trial")) == 13
