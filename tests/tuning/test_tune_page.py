@@ -19,12 +19,13 @@ from isobatch.tuning.tuned import Finalist, Tuned
 pytestmark = pytest.mark.xdist_group("browser")
 CONFIG = preset("ppo", "CartPole-v1")
 RANGES = chosen_ranges(CONFIG, ["learning_rate", "num_minibatches", "ent_coef=0:0.01"], [], ())
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: `make setup-browser` installs it")
 RATES = np.geomspace(1e-4, 1e-2, 12)
 
 
 def made_up() -> Tuned:
     """Twelve trials, of which every third reached the end; one diverged."""
-    start = Trial(0, settings_of(CONFIG, RANGES), (40.0,), 3, (40.0, 40.0), 30.0, 0, 1000)
+    start = Trial(0, settings_of(CONFIG, RANGES), (5.0,), 3, (5.0, 5.0), 4.0, 0, 1000)
     trials = [start]
     for number, rate in enumerate(RATES, 1):
         settings = {"learning_rate": float(rate), "num_minibatches": 4, "ent_coef": 0.01}
@@ -54,6 +55,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_words_and_numbers_need_no_script(page: Path) -> None:
+    text = page.read_text()
+    assert "Trial 12 won: mean return 450.0 on 2 new seeds, 400.0 to 500.0." in text
+    assert "Trial 0, the settings it started from: 5.00, stopped." in text
+    assert "13 trials, 9 of them stopped early, 40,000 of 50,000 environment steps" in text
+    assert "learning_rate: 0.01" in text
+    assert ">diverged, stopped<" in text
+    assert "<search>" not in text
+
+
 @pytest.fixture(scope="module")
 def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     browser = Browser(tmp_path_factory.mktemp("profile"))
@@ -64,32 +75,21 @@ def browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
     browser.close()
 
 
-def test_words_and_numbers_need_no_script(page: Path) -> None:
-    text = page.read_text()
-    assert "Trial 12 won: mean return 450.0 on 2 new seeds, 400.0 to 500.0." in text
-    assert "Trial 0, the settings it started from: 40.0, stopped." in text
-    assert "13 trials, 9 of them stopped early, 40,000 of 50,000 environment steps" in text
-    assert "learning_rate: 0.01" in text
-    assert ">diverged, stopped<" in text
-    assert "<search>" not in text
+@needs_browser
+def test_a_line_for_each_trial_and_a_bar_for_each_setting(browser: Browser) -> None:
+    count = "document.querySelectorAll('{}').length"
+    assert browser.run(count.format("#parallel-plot .trial")) == 13
+    assert browser.run(count.format("#parallel-plot .trial.stopped")) == 9
+    assert browser.run(count.format("#importance-plot .bar")) == len(RANGES)
+    assert browser.run(count.format("#curves-plot .mean")) == 11  # the best ten, and where it started
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: `make setup-browser` installs it")
-class TestInABrowser:
-    def test_a_line_for_each_trial_and_a_bar_for_each_setting(self, browser: Browser) -> None:
-        count = "document.querySelectorAll('{}').length"
-        assert browser.run(count.format("#parallel-plot .trial")) == 13
-        assert browser.run(count.format("#parallel-plot .trial.stopped")) == 9
-        assert browser.run(count.format("#importance-plot .bar")) == len(RANGES)
-        assert browser.run(count.format("#curves-plot .mean")) == 11  # the best ten, and where it started
-        first = browser.run("document.querySelector('#importance-plot text').textContent")
-        assert first == "learning rate"
-
-    def test_pointing_at_a_line_tells_its_settings(self, browser: Browser) -> None:
-        browser.run(
-            "document.querySelectorAll('#parallel-plot .near')[12]"
-            ".dispatchEvent(new PointerEvent('pointerenter', {clientX: 300, clientY: 300}))"
-        )
-        told = browser.run("document.querySelector('#parallel-plot .tip').textContent")
-        assert told.startswith("trial 12: 120.0")
-        assert "learning_rate0.01" in told
+@needs_browser
+def test_pointing_at_a_line_tells_its_settings(browser: Browser) -> None:
+    browser.run(
+        "document.querySelectorAll('#parallel-plot .near')[12]"
+        ".dispatchEvent(new PointerEvent('pointerenter', {clientX: 300, clientY: 300}))"
+    )
+    told = browser.run("document.querySelector('#parallel-plot .tip').textContent")
+    assert told.startswith("trial 12: 120.0")
+    assert "learning_rate0.01" in told

@@ -30,7 +30,8 @@ def bins_of(trials: Sequence[Trial], each: Range) -> np.ndarray:
     if isinstance(each, Choice):
         return np.array([each.values.index(value) if value in each.values else -1 for value in values])
     places = np.array([each.place(float(value)) for value in values])  # type: ignore[arg-type]
-    return np.asarray(stats.rankdata(places, "ordinal") - 1) * BINS // len(places)
+    middle = np.asarray(stats.rankdata(places)) - 0.5  # equal values share a bin
+    return middle * BINS // len(places)
 
 
 def share(ranks: np.ndarray, bins: np.ndarray) -> float:
