@@ -26,12 +26,12 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 CARTPOLE = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 128 --num-minibatches 4"
-LUNAR = "--env gymnasium/LunarLander-v3 --num-envs 64 --num-steps 128 --num-minibatches 16 --learning-rate 3e-4"
+LUNAR = "--env gymnasium/LunarLander-v3 --num-envs 64 --num-steps 32 --num-minibatches 16 --learning-rate 3e-4"
 SPEED = {  # name -> settings, steps of a run, actors
     "EnvPool CartPole, 64 x 128": (CARTPOLE, 3_000_000, "1"),
-    "Gymnasium LunarLander, 64 x 128": (LUNAR, 327_680, "4"),
+    "Gymnasium LunarLander, 64 x 32": (LUNAR, 327_680, "4"),
 }
-LEARNED = {"EnvPool CartPole, 64 x 128": 300_000, "Gymnasium LunarLander, 64 x 128": 300_000}
+LEARNED = {"EnvPool CartPole, 64 x 128": 300_000, "Gymnasium LunarLander, 64 x 32": 300_000}
 KINDS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i"}
 DECOUPLED = {"2 iterations, decoupled": "--max-lag 2i --stale-objective decoupled"}
 WARM_UP = 0.25  # of the steps of a run, before which its speed is not counted

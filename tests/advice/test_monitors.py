@@ -98,7 +98,7 @@ def test_nothing_is_judged_before_the_run_has_had_time() -> None:
     bad = table(clip=0.0, kl=0.3, std=[1.0, 100.0] * 10, ev=-1.0)
     for last, statuses in ((120_000, {"note"}), (130_000, {"warn"})):
         findings, disputes = monitor(bad | {"env_steps": [last] * 20}, ONE)
-        assert {f.status for f in findings} == statuses
+        assert {f.status for f in findings if f.name != "affordable-lag"} == statuses  # which fresh data has no use for
         assert bool(disputes) == ("warn" in statuses)
     assert "Too early to judge after 24% of the run." in findings_text(bad | {"env_steps": [120_000] * 20})
     assert {f.status for f in monitor(bad, ONE, done=0.1)[0]} == {"note"}

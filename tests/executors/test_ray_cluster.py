@@ -7,8 +7,7 @@ import pytest
 from needs import needs_ray
 
 from isobatch.cli.main import main
-from isobatch.executors import ray_cluster as cluster_module
-from isobatch.executors import ray_worker
+from isobatch.executors import ray_connection, ray_worker
 from isobatch.executors.interface import Failure
 from isobatch.executors.ray_worker import Board, Ticket, difference, work
 
@@ -24,7 +23,7 @@ def test_an_address_that_does_not_answer(
     listens: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is there, or somebody who does not speak as Ray does."""
-    monkeypatch.setattr(cluster_module, "SECONDS_TO_ANSWER", 0.2)
+    monkeypatch.setattr(ray_connection, "SECONDS_TO_ANSWER", 0.2)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         if listens:
@@ -45,7 +44,7 @@ def test_an_address_that_is_none(address: str, capsys: pytest.CaptureFixture[str
 
 
 def test_ray_is_not_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cluster_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(ray_connection.importlib.util, "find_spec", lambda name: None)
     assert refused(capsys, "--on", "ray") == (
         2, "isobatch: --on ray needs the package ray: pip install 'isobatch[ray]', or use --on local.\n"
     )  # fmt: skip

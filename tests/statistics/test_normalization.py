@@ -37,7 +37,7 @@ def test_procgen_by_hand() -> None:
 
 
 def test_other_environments_and_given_ranges() -> None:
-    assert set(OTHERS) <= set(IN_JAX)
+    assert set(OTHERS) <= {*IN_JAX, "LunarLander-v3"}
     assert all("random actions" in found.source for found in OTHERS.values())
     assert normalize("CartPole-v1", 500) == 1
     assert normalize("Probe-Delay", 3, {"Probe-Delay": Range(1, 5, "by hand")}) == 0.5

@@ -4,6 +4,7 @@ import doctest
 import math
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 import isobatch as ib
@@ -73,7 +74,7 @@ def test_the_average_of_from_ppo_is_as_old_as_the_policy_that_ppo_holds_on_to(ba
     config = ib.Config().replace(
         num_envs=4, num_steps=32, num_minibatches=128 // batch_size, update_epochs=n_epochs, proximal_policy="behavior"
     )
-    age = float(rollout_policy_age(config, config.hypers))
+    age = float(rollout_policy_age(config, config.hypers, jnp.zeros(())))
     assert center_of_mass(made["beta_prox"]) == pytest.approx(age)
     model = PPOEWMA("MlpPolicy", walks(4), device="cpu", **settings)  # chosen by default, too
     assert model.proximal.beta == pytest.approx(made["beta_prox"])

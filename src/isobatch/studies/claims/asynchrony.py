@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import STALE_OBJECTIVES, preset, with_stale_objective
-from isobatch.studies.base_settings import PROCGEN
+from isobatch.studies.base_settings import base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
@@ -24,13 +24,12 @@ SETTINGS: dict[str, SettingsByName] = {
 }
 ENVS = {"quick": ["envpool/CartPole-v1"], "laptop": list(SETTINGS)}
 STEPS = {"quick": 60_000}
-SEEDS = {"quick": 2, "laptop": 4, "paper": 4}
+SEEDS = {"quick": 3, "laptop": 4, "paper": 4}
 
 
 def bases(scale: str) -> list[Config]:
     if scale == "paper":
-        games = ("CoinrunHard", "StarpilotHard", "BigfishHard")
-        return [preset("ppo", f"envpool/{game}-v0", None, **PROCGEN) for game in games]
+        return [base("ppo", env, scale) for env in environments(scale)]
     shorter = {"total_timesteps": STEPS[scale]} if scale in STEPS else {}
     return [preset("ppo", env, None, **(SETTINGS[env] | shorter)) for env in ENVS[scale]]
 
