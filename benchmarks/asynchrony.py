@@ -1,6 +1,7 @@
 """Actors that collect while the learner learns: what do they bring, what do they cost, and what do kills do to them?
 
     python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns
+    python benchmarks/asynchrony.py bound     what two cores allow: the parts of an iteration, each alone
     python benchmarks/asynchrony.py returns   the same three of several seeds: is as much learned in as many steps?
     python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits of a resume
     python benchmarks/asynchrony.py endurance 10 million steps: memory, files and threads of all processes
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 CARTPOLE = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 128 --num-minibatches 4"
@@ -216,7 +218,63 @@ def held(pid: int) -> tuple[float, int, int]:
     return int(status["VmRSS"].split()[0]) / 1000, len(os.listdir(f"/proc/{pid}/fd")), int(status["Threads"])
 
 
-PARTS = {"speed": speed, "returns": returns, "kills": kills, "endurance": endurance}
+def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Of the CartPole run: a rollout and an update by themselves, in milliseconds of clock and of processors."""
+    from isobatch.settings.presets import preset
+    from isobatch.training.devices import use_cores
+
+    sizes = dict(num_envs=64, num_steps=128, num_minibatches=4, actors=1, max_lag="1i", total_timesteps=8192 * 100)
+    config = preset("ppo", "envpool/CartPole-v1", **sizes)
+    use_cores(1, config)
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from isobatch.envs.registry import environment_of
+    from isobatch.rollouts.actors.interface import LocalBackend, Place, Published
+    from isobatch.rollouts.env_groups import OwnEnvs
+    from isobatch.training.actor_functions import RolloutFunctions, actor_functions_for
+    from isobatch.training.async_program import standings_of
+    from isobatch.training.host_functions import split
+    from isobatch.training.programs import initial_states, stack_hypers
+
+    env, states, hypers = environment_of(config), initial_states(config, [0]), stack_hypers([config.hypers])
+    functions = actor_functions_for(config, env, states, hypers)
+    before = standings_of(states, 1)[0]
+    policy = (states.networks, states.obs_moments, hypers.obs_clip)
+    backend = LocalBackend(functions.acting, Place(env, config, np.array([0]), OwnEnvs(64), 60.0))
+    carry = backend.open(before.envs, 0, print)
+    key, keys = functions.keys_of(before.key, 0)
+    of_run, published = RolloutFunctions(functions, hypers), Published(policy)
+
+    def rollout() -> Any:
+        content = of_run.digest(policy, before, key, *backend.collect(carry, 0, published, keys, 1))
+        return jax.block_until_ready(content.segment)
+
+    segment, _ = functions.join([rollout()], np.zeros(1, np.float32), None, None)
+    update_keys = functions.update_keys(states.key)
+
+    def update() -> None:
+        jax.block_until_ready(functions.learn(*split(states.learning), segment, hypers, jnp.int32(0), update_keys))
+
+    yield "| part | ms | ms of processors |"
+    yield "|---|---|---|"
+    spent = []
+    for name, part in (("rollout of 64 x 128 steps", rollout), ("update from it", update)):
+        part()
+        clock, used = time.perf_counter(), time.process_time()
+        for _ in range(50):
+            part()
+        spent.append((20 * (time.perf_counter() - clock), 20 * (time.process_time() - used)))
+        yield f"| {name} | {spent[-1][0]:.1f} | {spent[-1][1]:.1f} |"
+    turns, best = sum(wall for wall, _ in spent), max(spent[1][0], sum(used for _, used in spent) / 2)
+    yield ""
+    speeds = f"{8192 / turns:,.0f} thousand steps a second; at once on two cores at most {8192 / best:,.0f} thousand"
+    yield f"By turns {speeds}, {turns / best:.2f} times as many."
+    backend.close()
+
+
+PARTS = {"speed": speed, "bound": bound, "returns": returns, "kills": kills, "endurance": endurance}
 
 
 def main() -> int:

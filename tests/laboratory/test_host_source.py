@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from later import GAMMA, LAMBDA, decided, exact
-from needs import needs_envpool, needs_procgen
+from needs import needs_envpool, needs_procgen, one_more_case
 from tiny import tiny
 from trained import as_if_trained, write_run
 
@@ -126,6 +126,7 @@ def cartpole(env: str) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("env", CARTPOLES[1:])
+@one_more_case
 def test_the_same_policy_on_the_same_task_measures_alike(env: str) -> None:
     inside, outside = cartpole("CartPole-v1"), cartpole(env)
     for name, there in inside.items():
@@ -365,6 +366,7 @@ def test_a_gradient_of_large_samples_is_computed_in_pieces(monkeypatch: pytest.M
     np.testing.assert_allclose(per_sample.mean_gradient(vanilla, policy, samples), whole, rtol=1e-5, atol=1e-7)
 
 
+@one_more_case
 def test_studies_measure_policies_outside(tmp_path: Path) -> None:
     config = tiny("ppo", "host_envs:Walk-v0")
     rows = measure_policies(Measurement(config, ((8, 4), (4, 8))), tmp_path / "lab", lambda done: None)

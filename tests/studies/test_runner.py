@@ -12,6 +12,7 @@ from typing import Any
 
 import fake_study
 import pytest
+from needs import one_more_case
 from tiny import tiny
 
 from isobatch.errors import UsageError
@@ -140,6 +141,7 @@ def test_settings_that_step_outside_are_trained_one_at_a_time() -> None:
         assert [len(part) for part in parts_of(Grid(cells, 2))] == sizes
 
 
+@one_more_case
 def test_killed_for_real_and_run_again(tmp_path: Path) -> None:
     """SIGKILL in the middle of the first part and of the second; then it ends with the files of an undisturbed run."""
 

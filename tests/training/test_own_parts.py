@@ -213,7 +213,7 @@ def test_what_is_wrong_with_networks_is_named(factory: Any, complaint: str) -> N
         ib.train(tiny(), networks=factory)
 
 
-@pytest.mark.parametrize("env", ["Probe-ActionObserved", "host_envs:Clock-v0"])
+@pytest.mark.parametrize("env", [pytest.param("Probe-ActionObserved", marks=one_more_case), "host_envs:Clock-v0"])
 def test_schedules_of_one_name_are_compiled_each(env: str) -> None:
     def halves(power: int) -> Any:
         def fall(progress: jax.Array) -> jax.Array:

@@ -79,6 +79,7 @@ def test_seeds_and_shards_share_the_devices(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("exact")
+@one_more_case
 def test_a_run_goes_on_with_another_number_of_devices(tmp_path: Path) -> None:
     config = sharded("ppg-ewma")
     whole = train(config, devices=2)
@@ -116,6 +117,7 @@ def test_an_environment_meets_the_same_wherever_it_is() -> None:
 
 
 @pytest.mark.usefixtures("exact")
+@one_more_case
 def test_a_function_of_ones_own_program_has_the_same_shards() -> None:
     config = sharded("ppo")
     init, run = make_train(config)
