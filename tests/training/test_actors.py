@@ -225,6 +225,7 @@ def test_a_killed_actor_is_replaced(tmp_path: Path):
 
 @needs_ray
 @one_more_case
+@pytest.mark.filterwarnings("ignore:os.fork")  # of Ray, which starts its processes at once
 def test_actors_of_a_ray_cluster(fixed: Path, tmp_path: Path):
     train(walk(schedule="fixed"), run_dir=tmp_path / "ray", **(OPTIONS | {"actor_kind": "ray"}))
     assert_same_run(fixed, tmp_path / "ray")
