@@ -85,6 +85,16 @@ class Options:
                 )
         return cls(**parse_fields(options, fields_of(Options), "option"))
 
+    def check_actors(self, config: Config) -> None:
+        """Raise where something is said about actors that this run does not have."""
+        if self.actor_kind != "auto" and not config.lag_iterations:
+            raise UsageError(
+                f"actor_kind={self.actor_kind!r} says where actors run, and this run has none that collect meanwhile: "
+                "use actors=2 and a max_lag, or leave it out."
+            )
+        if self.address is not None and self.actor_kind != "ray":
+            raise UsageError(f"address={self.address!r} is that of a Ray cluster: use actor_kind=ray, or leave it out.")
+
     def sharded(self, config: Config, processes: int = 1) -> Config:
         """A config for a new run on these devices: cut into as many shards, unless it says how many."""
         shards = max(self.devices, processes)

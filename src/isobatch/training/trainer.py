@@ -70,6 +70,9 @@ def train(
     use_cores(config=config, devices=choices.devices, actor_kind=choices.actor_kind)
     if not resume:
         config = choices.sharded(config, jax.process_count())
+    choices.check_actors(config)
+    if choices.replay is not None:
+        schedule_to_replay(Path(choices.replay), config)  # says what is wrong with it before anything is written
     check_same(config, choices)
     check_extras(choices)
     if resume and (run_dir is None or init_from is not None):
@@ -84,13 +87,13 @@ def train(
     if init_from is not None and is_first():
         states = start_from(Path(init_from), states, say)
     with ExitStack() as stack:
+        if choices.actor_kind == "ray":
+            stack.enter_context(connected(choices.address, "actor_kind='ray'", "use actor_kind=process"))
         directory = None
         if run_dir is not None and is_first():
             source = None if init_from is None else str(Path(init_from).absolute())
             directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, source))
         recorder = stack.enter_context(Recorder(directory, config, choices))
-        if config.lag_iterations and choices.actor_kind == "ray":
-            stack.enter_context(connected(choices.address, "actor_kind='ray'", "use actor_kind=process"))
         stopped = stack.enter_context(stop_signals(say))
         iteration = 0
         if directory is not None and resume:
