@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
             try:
                 result = train(config, num_seeds=seeds, run_dir=run_dir, resume=run_dir.exists(), watch=watch)
             except RunError as error:
-                console.say(str(error))
+                expected = "as settings that stayed the same may: " if each.name.endswith("unchanged") else ""
+                console.say(f"{expected}{error}")
                 failed = True
         if not failed and result.interrupted:
             console.say("Interrupted and kept: run it again to go on.")
