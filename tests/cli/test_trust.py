@@ -26,7 +26,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 LOADING = [
     ["eval"], ["play"], ["export", "--out", "policy.npz"], ["diagnose"], ["train", "--resume"],
-    ["train", "--init-from"], ["train", "--resume", "--run-dir"],
+    ["train", "--init-from"], ["train", "--resume", "--run-dir"], ["train", "--replay"], ["advise"],
 ]  # fmt: skip
 
 

@@ -73,8 +73,9 @@ def test_an_actor_without_lag_is_the_run_by_turns(env: str):
 
 
 def test_max_lag_0_is_the_run_by_turns(tmp_path: Path):
-    one = train(walk(actors=0), run_dir=tmp_path / "a", **OPTIONS)
-    two = train(walk(actors=2, max_lag=0), run_dir=tmp_path / "b", **OPTIONS)
+    options = OPTIONS | {"actor_kind": "auto"}
+    one = train(walk(actors=0), run_dir=tmp_path / "a", **options)
+    two = train(walk(actors=2, max_lag=0), run_dir=tmp_path / "b", **options)
     assert bits(one.states) == bits(two.states)
     assert (tmp_path / "a" / "metrics.csv").read_bytes() == (tmp_path / "b" / "metrics.csv").read_bytes()
 
@@ -245,6 +246,21 @@ def test_actors_of_a_ray_cluster(fixed: Path, tmp_path: Path):
 def test_settings_that_do_not_go_together(settings: dict, words: str):
     with pytest.raises(ib.UsageError, match=words):
         walk(**settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(actor_kind="process"), r"actor_kind='process' says where actors run, and this run has none"),
+        (dict(actor_kind="auto", address="head:6379"), r"address='head:6379' is that of a Ray cluster"),
+        (dict(actor_kind="auto", replay="nowhere"), r"replay='nowhere' has no schedule.csv"),
+    ],
+)
+def test_options_of_actors_that_a_run_does_not_have(options: dict, words: str, tmp_path: Path):
+    """Refused before anything is written."""
+    with pytest.raises(ib.UsageError, match=words):
+        train(walk(actors=0), run_dir=tmp_path / "run", **(OPTIONS | options))
+    assert not (tmp_path / "run").exists()
 
 
 def test_environments_in_jax_have_no_actors():

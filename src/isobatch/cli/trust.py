@@ -11,7 +11,7 @@ from isobatch.envs.catalog import module_of
 from isobatch.errors import UsageError
 
 RUNS = {  # the arguments that name a run which is loaded, by command
-    "train": ("resume", "init_from", "run_dir"),
+    "train": ("resume", "init_from", "run_dir", "replay"),
     "eval": ("run_dir",),
     "play": ("run_dir",),
     "export": ("run_dir",),
