@@ -21,7 +21,8 @@ from isobatch.errors import UsageError
 from isobatch.formatting import html_list, html_table
 from isobatch.laboratory.costs import Plan, plan
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.results import key_of, load, store, to_json
+from isobatch.laboratory.result_key import key_of
+from isobatch.laboratory.results import load, store, to_json
 from isobatch.laboratory.sections import section_class
 from isobatch.laboratory.sections.section import Section, TextTable
 from isobatch.laboratory.sources import source_of

@@ -26,7 +26,8 @@ from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import batch_products
 from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.results import key_of, load, store
+from isobatch.laboratory.result_key import key_of
+from isobatch.laboratory.results import load, store
 from isobatch.laboratory.sections.cosines import SampleCosines, draw_heatmap, sample_cosines
 from isobatch.laboratory.sections.geometries import Geometries, draw_over_training
 from isobatch.laboratory.sections.lags import Lags
