@@ -16,7 +16,7 @@ from isobatch.statistics.bootstrap import Estimate
 from isobatch.training.run_directory import RunDirectory
 
 Method = Literal["branches", "noise scale"]
-METHODS = ("branches", "noise scale")
+METHODS: tuple[Method, ...] = ("branches", "noise scale")
 # The measurement does not depend on these: a run can be made longer, and shards are measured as one.
 INDIFFERENT = ("total_timesteps", "num_shards")
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.results import FORMAT
+from isobatch.laboratory.sections import ON_REQUEST
 from isobatch.laboratory.subject import Subject
 from isobatch.settings.parsing import SettingsByName, plain_json
 
@@ -18,6 +19,8 @@ def key_of(subject: Subject, iteration: int, section: str) -> SettingsByName:
     """All that the numbers of a section depend on."""
     options = dataclasses.asdict(subject.options)
     options.pop("sections")
+    if section not in (*ON_REQUEST, "plan"):
+        options = {name: value for name, value in options.items() if not name.startswith("branch_")}
     settings = subject.config.to_dict() | {"iteration": iteration, "weights": fingerprint(subject)}
     return {"format": FORMAT, "section": section, "settings": settings, "options": plain_json(options)}
 

@@ -31,6 +31,10 @@ class Estimate:
     def __str__(self) -> str:
         return with_interval(self, "{:.4g}".format)
 
+    def overlaps(self, other: Estimate) -> bool:
+        """Whether the two intervals have anything in common."""
+        return self.low <= other.high and other.low <= self.high
+
 
 def resample(units: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
     """How often each unit is drawn [resamples, units] when as many are drawn as there are, with replacement."""
