@@ -27,7 +27,7 @@ from isobatch.laboratory.subject import Subject
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
-FORMAT = 9  # of the files; what another version measured is measured again
+FORMAT = 10  # of the files; what another version measured is measured again
 R = TypeVar("R")
 
 
