@@ -18,7 +18,7 @@ from isobatch.errors import UsageError
 from isobatch.gradients.correlation import cosine_across, cosine_pairs
 from isobatch.laboratory import Diagnosis, LabOptions, diagnose
 from isobatch.laboratory.diagnosis import subject_of
-from isobatch.laboratory.results import key_of
+from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.sections import SECTIONS, section_class
 from isobatch.laboratory.sections.aggregations import Aggregations
 from isobatch.laboratory.sections.cosines import sample_cosines

@@ -1,0 +1,94 @@
+"""How many samples a score takes at another optimization batch, from how many it took at one.
+
+McCandlish et al. (2018), section 2.3 (https://arxiv.org/abs/1812.06162): with the best learning rate, a run on batches
+of B samples needs S = S_min (1 + B/B_crit) samples for a result, in S/B gradient steps. B_crit changes over training,
+so a run is cut into stages, each with its own. B is the optimization batch. With E epochs every sample is used E
+times, at every batch alike, so the law is the same in environment steps; S_min is then that of E epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isobatch.statistics.bootstrap import Estimate
+
+
+def least_samples(samples: ArrayLike, batch: float, critical_batch: ArrayLike) -> np.ndarray:
+    """S_min of a stage that took `samples` at this batch: S / (1 + B/B_crit)."""
+    return np.asarray(samples, float) / (1 + batch / np.asarray(critical_batch, float))
+
+
+def samples_needed(least: ArrayLike, batch: float, critical_batch: ArrayLike) -> np.ndarray:
+    """S(B) = S_min (1 + B/B_crit)."""
+    return np.asarray(least, float) * (1 + batch / np.asarray(critical_batch, float))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of the way to the score."""
+
+    first: int
+    """Environment steps of the run before it."""
+    last: int
+    critical_batch: Estimate
+    source: str
+    """Where its critical batch comes from, for a person."""
+
+    @property
+    def samples(self) -> int:
+        """That the run took for it."""
+        return self.last - self.first
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a run needed for its score, stage by stage, and what it would need at other batches."""
+
+    stages: tuple[Stage, ...]
+    batch: int
+    """The run's own optimization batch."""
+
+    @property
+    def samples(self) -> int:
+        """That the run took."""
+        return sum(stage.samples for stage in self.stages)
+
+    def at(self, batch: float) -> float:
+        """Samples at another optimization batch."""
+        return float(self.drawn(batch, self.critical_batches())[0])
+
+    def drawn(self, batch: float, critical_batches: np.ndarray) -> np.ndarray:
+        """The same [draws] for critical batches [draws, stages]."""
+        taken = np.array([stage.samples for stage in self.stages], float)
+        return samples_needed(least_samples(taken, self.batch, critical_batches), batch, critical_batches).sum(axis=-1)
+
+    def critical_batches(self) -> np.ndarray:
+        """[1, stages]"""
+        return np.array([[stage.critical_batch.value for stage in self.stages]])
+
+    def ratio(self, batch: float) -> float:
+        """Samples at another batch, in units of the run's own."""
+        return self.at(batch) / self.samples
+
+
+def drawn_values(estimates: Sequence[Estimate], draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws [draws, estimates] of positive quantities: log-normal, with the ends of their intervals at 2 deviations.
+
+    An end that is not known or not finite is as far away as the other one. The first draw is the values themselves.
+    """
+    values = np.array([each.value for each in estimates], float)
+    spreads = np.array([log_spread(each) for each in estimates])
+    drawn = values * np.exp(spreads * rng.standard_normal((draws, len(values))))
+    drawn[0] = values
+    return drawn
+
+
+def log_spread(estimate: Estimate) -> float:
+    """Standard deviation of the logarithm, from a 95 % interval; 0 without one."""
+    low, high = estimate.low, estimate.high
+    sides = [abs(np.log(end / estimate.value)) for end in (low, high) if np.isfinite(end) and end > 0]
+    return float(np.mean(sides)) / 1.96 if sides else 0.0
