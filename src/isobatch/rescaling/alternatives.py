@@ -30,8 +30,8 @@ class Alternative:
 
     def to_json(self) -> dict[str, Any]:
         """{"keep", "held", "trouble", "kept"} and, where it can be had, sizes, costs and cautions."""
-        head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble}
-        head |= {"kept": asdict(self.kept) if self.kept else None}
+        kept = asdict(self.kept) if self.kept else None
+        head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble, "kept": kept}
         return (
             head if self.result is None else head | _costs(self.result.after) | {"warnings": list(self.result.warnings)}
         )
