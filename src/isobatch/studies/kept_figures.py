@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LIMITS = (-30.0, 150.0)  # per cent: what is beyond is not drawn
+LIMITS = (-30.0, 170.0)  # per cent: what is beyond is not drawn
 WHOLE = Estimate(1.0, 1.0, 1.0)
 
 
