@@ -195,6 +195,18 @@ def beyond_the_peak(before: Config, after: Config, rules: Sequence[str], critica
     )
 
 
+def one_step_for_many(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Wang & Aitchison (2024): the invariance is that of many small steps; a step for kappa of them must be small."""
+    growth = after.geometry.optimization_batch / before.geometry.optimization_batch
+    if "micro-linear" not in rules or growth <= 1:
+        return ""
+    return (
+        f"micro-linear: one step does what {rounded(growth)} steps did ({rounded(before.hypers.learning_rate, 4)} -> "
+        f"{rounded(after.hypers.learning_rate, 4)}), which is the same as long as these together move the policy "
+        "little. Noise sets no limit here, but the curvature does: watch losses/approx_kl."
+    )
+
+
 def short_half_life(before: Config, after: Config, rules: Sequence[str]) -> str:
     """Zhang et al. (2022), https://arxiv.org/abs/2208.09632: Adam needs beta1 < sqrt(beta2)."""
     h = after.hypers
@@ -261,6 +273,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         malladi_range(before, after, rules),
         beyond_the_peak(before, after, rules, critical_batch),
         short_half_life(before, after, rules),
+        one_step_for_many(before, after, rules),
         gradient_clip(before, after, rules, critical_batch),
     )
     return tuple(s for s in sentences if s)
