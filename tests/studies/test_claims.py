@@ -13,13 +13,14 @@ from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import SCALES
 from isobatch.studies.scores import FINAL
+from isobatch.studies.tuned_settings import ENTRIES
 from isobatch.studies.verdicts import Question, answers
 
 
 def test_the_catalogue_is_complete() -> None:
     assert set(STUDIES) == {
         *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
-        "asynchrony",
+        *("asynchrony", "transfer"),
     }
     with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
         study_of("stalenes")
@@ -31,7 +32,8 @@ def test_every_grid_builds(name: str, scale: str) -> None:
     study = STUDIES[name]
     grid = study.grid(scale)
     sizes = grid.sizes()
-    assert len(sizes["environments"]) == {"quick": 1, "paper": 16}.get(scale, len(sizes["environments"]))
+    games = len(ENTRIES) if name == "transfer" else 16
+    assert len(sizes["environments"]) == {"quick": 1, "paper": games}.get(scale, len(sizes["environments"]))
     assert scale != "laptop" or len(sizes["environments"]) >= 2
     assert grid.num_seeds >= 3
     assert not study.pictures or study.pictures in sizes["factors"]

@@ -55,7 +55,8 @@ def run_study(
     grid = study.grid(scale)
     devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
     devices.choose()  # before an environment starts JAX
-    environment_of(grid.cells[0].config)  # says what is missing before anything is written
+    for first in {cell.config.env: cell.config for cell in reversed(grid.cells)}.values():
+        environment_of(first)  # says what is missing before anything is written
     directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
     parts = [cells for stage in directory.stages(grid) for cells in parts_of(stage)]
     measurements = study.laboratory(scale)
