@@ -90,7 +90,7 @@ class Branches:
             share = (1 - NOISE_SHARE) / len(sizes)
             played.append(branching.train(size, lambda done: watch(begin + share * done)))  # noqa: B023
             watch(begin + share)
-        noise = noise_scale(subject)
+        noise = parts.load("noise", Estimate) or parts.store("noise", noise_scale(subject))
         batches = [size.config.geometry.optimization_batch for size in sizes]
         returns = np.array([each.returns for each in played])  # [sizes, marks, seeds]
         over, end = returns.mean(axis=1), returns[:, -1]
@@ -223,8 +223,8 @@ class Branches:
         ):
             if math.isfinite(estimate.value):
                 left.axvline(estimate.value, color=COLORS[color], linewidth=1.6, label=label)
-                ends = np.clip([estimate.low, estimate.high], *left.get_xlim())
-                left.axvspan(*ends, color=COLORS[color], alpha=0.1, linewidth=0)
+                low, high = np.clip([estimate.low, estimate.high], *left.get_xlim())
+                left.axvspan(low, high, color=COLORS[color], alpha=0.1, linewidth=0)
         left.set(xlabel="samples of a gradient step", ylabel="return", title="Equal samples, other batches")
         number_ticks(left, sizes)
         right.set(xlabel="environment steps of the branch", ylabel="return", title="On the way")
