@@ -32,7 +32,7 @@ class Machine:
     """Measures iterations of a run at other shapes, and remembers them."""
 
     config: Config
-    """The run's, without actors."""
+    """The run's, without actors and without its own measurements."""
     need: Need
     num_seeds: int = 1
     watch: Watch = lambda what, done: None

@@ -63,9 +63,10 @@ def plan(
     Example:
         >>> import isobatch as ib, tempfile
         >>> run_dir = tempfile.mkdtemp() + "/run"
-        >>> config = ib.preset("ppo", "Probe-Action", num_envs=4, num_steps=8, hidden_sizes=(8,), total_timesteps=2048)
-        >>> result = ib.train(config.replace(noise_scale=True, num_minibatches=1), run_dir=run_dir)
-        >>> found = ib.plan(run_dir, score=0.6)
+        >>> sizes = dict(num_envs=4, num_steps=8, num_minibatches=2, hidden_sizes=(8,), total_timesteps=4096)
+        >>> config = ib.preset("ppo", "Probe-Action", noise_scale=True, learning_rate=0.01, **sizes)
+        >>> result = ib.train(config, run_dir=run_dir, num_seeds=2)
+        >>> found = ib.plan(run_dir, score=0.8)
         >>> found.own.shape.name, found.speedup.value > 0.9
         ('4 x 8', True)
     """
@@ -74,7 +75,7 @@ def plan(
     if num_seeds < 1:
         raise UsageError(f"num_seeds={num_seeds} must be at least 1.")
     use_cores(num_seeds, config)
-    alone = config.replace(actors=0, max_lag=0)
+    alone = config.replace(actors=0, max_lag=0, noise_scale=False)  # what was measured for the plan is not done again
     env_steps = int(table["env_steps"].max())
     found = reached(table, env_steps, score)
     stages = stages_of(directory.path, table, found.median.value, critical_batch, watch)
@@ -183,7 +184,7 @@ def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judg
             break
         if judge.accepts(each.shape):
             fastest.append(each.shape)
-    neighbors = [shape for shape in forecasts if shape.distance(best) == 1]
+    neighbors = [shape for shape in forecasts if shape.distance(best) == 1 and shape.devices == best.devices]
     measured = [each.shape for each in ordered if each.origin == "measured"]
     chosen = list(dict.fromkeys([own, best, *fastest, *neighbors, *measured]))[:SHOWN]
     return [each for each in ordered if each.shape in chosen]
