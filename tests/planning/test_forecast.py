@@ -30,7 +30,9 @@ def forecaster(critical: float, overhead: float = 0.0, sample: float = 1e-5, ste
 
 def best(known: Forecaster, shapes: list[Shape] | None = None) -> Shape:
     inside = [each for s in shapes or grid(OWN) if (each := known.at(s)).origin != "extrapolated"]
-    return choose(inside, OWN, lambda shape: True, 0.05).shape
+    found = choose(inside, OWN, lambda shape: True, 0.05)
+    assert found is not None
+    return found.shape
 
 
 def test_time_is_samples_times_seconds_of_one() -> None:
@@ -105,3 +107,17 @@ def test_a_move_that_cannot_be_is_refused() -> None:
 def test_runs_are_whole_phases() -> None:
     config: Config = preset("ppg", "CartPole-v1", total_timesteps=1024 * 16)
     assert whole_run(config, 1024 * 9) == 1024 * 16
+
+
+def test_actors_are_kept_or_added_with_the_lag() -> None:
+    config = preset("ppo", "gymnasium/CartPole-v1", actors=4)
+    after = moved(config, Shape(32, 128, 4, lag=1), 100_000)
+    assert (after.actors, after.lag_iterations) == (4, 1)
+    without = moved(config, Shape(32, 128, 4), 100_000)
+    assert (without.actors, without.max_lag) == (0, 0)
+    assert moved(without, Shape(8, 128, 4, lag=1), 100_000).actors == 2
+
+
+def test_nothing_is_chosen_where_nothing_fits() -> None:
+    known = forecaster(critical=256)
+    assert choose([known.at(OWN)], OWN, lambda shape: False, 0.05) is None
