@@ -20,7 +20,8 @@ from isobatch.training.run_directory import RunDirectory
 
 STAGES = 3
 MEASURED_BATCHES = 16  # independent ones, at a checkpoint
-LARGEST = 1e6  # samples: where the signal cannot be told from the noise, the critical batch has no end
+SMALLEST = 1.0  # samples: estimates of a noise that is nearly none can fall below zero
+LARGEST = 1e6  # where the signal cannot be told from the noise, the critical batch has no end
 
 Watch = Callable[[str, float], None]
 
@@ -55,7 +56,7 @@ def from_metrics(table: Table, first: int, last: int) -> tuple[Estimate, str]:
 
     def critical(weights: np.ndarray) -> np.ndarray:
         means = unit_mean(both, weights)
-        return np.minimum(ratio(means[..., 0], means[..., 1], otherwise=LARGEST), LARGEST)
+        return np.clip(ratio(means[..., 0], means[..., 1], otherwise=LARGEST), SMALLEST, LARGEST)
 
     enough = len(both) >= LEAST_FOR_INTERVAL
     found = estimate(critical, len(both), resamples=1000 if enough else 0, distinct=1, what="lines of metrics")
@@ -94,4 +95,4 @@ def at_checkpoint(run_dir: Path, iteration: int) -> Estimate:
     num_envs, num_steps = subject.batch_shape
     products = subject.batch_products(num_envs, num_steps, seed_offset=11)
     found = noise_scale(products, num_envs * num_steps).critical_batch
-    return Estimate(*(min(each, LARGEST) for each in (found.value, found.low, found.high)))
+    return Estimate(*(float(np.clip(each, SMALLEST, LARGEST)) for each in (found.value, found.low, found.high)))

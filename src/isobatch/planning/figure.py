@@ -63,11 +63,11 @@ def fastest_by_envs(plan: Plan, num_steps: int) -> list[Forecast]:
     for shape in grid(own, 1, own.lag):
         if shape.num_steps != num_steps or abs(math.log2(shape.num_envs / own.num_envs)) > 5:
             continue
-        each = plan.forecaster.at(shape)
+        each = plan.forecaster.quick(shape)
         known = found.get(shape.num_envs)
         if known is None or rank(each) < rank(known):
             found[shape.num_envs] = each
-    return [found[n] for n in sorted(found)]
+    return [plan.forecaster.at(found[n].shape) for n in sorted(found)]
 
 
 def rank(each: Forecast) -> tuple[bool, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,7 +33,7 @@ class Machine:
     """Measures iterations of a run at other shapes, and remembers them."""
 
     config: Config
-    """The run's, without actors."""
+    """The run's, without the measurements that it made of itself."""
     need: Need
     num_seeds: int = 1
     watch: Watch = lambda what, done: None
@@ -55,7 +56,8 @@ class Machine:
         say(f"the run's own takes {1e3 * first.seconds:.3g} ms; the others will take about {max(cost, 1):.0f} seconds.")
         for place, num_envs in enumerate(dict.fromkeys(envs)):
             self.watch(f"collecting from {num_envs} environments", (1 + place) / programs)
-            self.collecting[num_envs] = time_collecting(self.config, num_envs) * self.num_seeds
+            alone = self.config.replace(actors=0, max_lag=0)
+            self.collecting[num_envs] = time_collecting(alone, num_envs) * self.num_seeds
         for place, shape in enumerate(others):
             longer = shape.iteration_batch / own.iteration_batch
             if first.seconds * longer <= LONGEST_ITERATION and self.fits(shape):
@@ -67,7 +69,7 @@ class Machine:
         if known is not None:
             return known
         self.watch(f"iterations of {shape.name} in {shape.num_minibatches} minibatches", done)
-        timed = time_iteration(self.moved(shape), self.num_seeds)
+        timed = time_iteration(self.moved(dataclasses.replace(shape, lag=0)), self.num_seeds)
         self.whole.append(timed)
         return timed
 

@@ -82,9 +82,10 @@ class Plan:
 
     def _row(self, each: Forecast) -> list[str]:
         shape = each.shape
-        marks = [mark for mark, other in (("*", self.recommended), ("run", self.own)) if other.shape == shape]
+        marks = [f"on {shape.devices} devices"] if shape.devices > 1 else []
+        marks += [mark for mark, other in (("*", self.recommended), ("run", self.own)) if other.shape == shape]
         return [
-            f"{shape.name}{' ' if marks else ''}{' '.join(marks)}",
+            " ".join([shape.name, *marks]),
             f"{shape.num_minibatches:,}",
             f"{shape.optimization_batch:,}",
             f"{rounded(each.samples, 3)}",

@@ -70,6 +70,11 @@ class Need:
         """[1, stages]"""
         return np.array([[stage.critical_batch.value for stage in self.stages]])
 
+    @property
+    def smallest_critical(self) -> float:
+        """The critical batch of the stage that has the smallest."""
+        return min(stage.critical_batch.value for stage in self.stages)
+
     def ratio(self, batch: float) -> float:
         """Samples at another batch, in units of the run's own."""
         return self.at(batch) / self.samples
