@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isobatch.formatting import rounded
-from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, noise_threshold
+from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
@@ -239,6 +239,26 @@ def gradient_clip(before: Config, after: Config, rules: Sequence[str], critical_
         f"max_grad_norm={limit:g} stays: gradient noise goes by 1/sqrt(batch), so norms will {how}. The rule "
         f"clip-noise makes it {rounded(noise_threshold(limit, old, new, critical_batch), 4)}; the paper's reference "
         "code clips none. Watch losses/grad_norm."
+    )
+
+
+def weight_decay_stays(name: str, decay: float, before: Config, after: Config) -> str:
+    """Of another library's settings: there is no weight decay here, and no rule changes it."""
+    c = before.geometry.optimization_batch / after.geometry.optimization_batch
+    held = decoupled_decay(decay, before.hypers.learning_rate, after.hypers.learning_rate, c)
+    return (
+        f"{name}={decay:g} stays, and no rule here knows it: decoupled (AdamW), weights forget over batch / (rate x "
+        f"decay) samples, and {rounded(held, 4)} would hold that (Wang 2024, arXiv 2405.13698); as a part of the loss "
+        "(L2, Adam's own weight_decay) it is a gradient like others and may stay"
+    )
+
+
+def muon_step_size(name: str) -> str:
+    """Of another library's settings: Muon's steps have a fixed size, and how that follows the batch is not settled."""
+    return (
+        f"{name} is taken for Adam here: the rule of the square root is derived for Adam. For Muon it was used up to "
+        "batches of some thousand (arXiv 2507.01598), while a larger run doubled its batch and did not raise the rate "
+        "(Liu 2025, arXiv 2502.16982): try both"
     )
 
 

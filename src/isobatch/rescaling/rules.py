@@ -62,6 +62,18 @@ def noise_threshold(max_grad_norm: float, batch: float, new_batch: float, critic
     return max_grad_norm * math.sqrt((1 + critical_batch / new_batch) / (1 + critical_batch / batch))
 
 
+def decoupled_decay(weight_decay: float, rate: float, new_rate: float, c: float) -> float:
+    """Decoupled weight decay (AdamW) with the same memory in samples, B / (alpha lambda).
+
+    lambda' = lambda alpha / (alpha' c).
+    Weights under AdamW are an average of updates over 1 / (alpha lambda) steps, and the best length of that, in
+    epochs, hardly changes: Wang & Aitchison (2024), https://arxiv.org/abs/2405.13698. By the square root rule this is
+    lambda / sqrt(c); with the step size held, lambda / c, the linear law that Bergsma et al. (2025),
+    https://arxiv.org/abs/2505.13738, find for language models.
+    """
+    return weight_decay * rate / (new_rate * c)
+
+
 def half_life(beta: float) -> float:
     """Updates after which an exponentially weighted average holds half of what it held: beta^n = 1/2."""
     return math.log(0.5) / math.log(beta) if beta else 0.0
