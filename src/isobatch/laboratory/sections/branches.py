@@ -182,27 +182,34 @@ class Branches:
         yield from self.left_out
 
     def tables(self) -> list[TextTable]:
-        rows = []
-        for row in self.rows:
-            differences = [
-                "-" if d is None else with_interval(d, by_magnitude) for d in (row.difference, row.difference_at_end)
+        sizes = [
+            [
+                row.name,
+                f"{row.num_envs:,}",
+                f"{row.optimization_batch:,}",
+                rounded(row.learning_rate),
+                f"{row.iterations:,}",
             ]
-            rows.append([
-                row.name, f"{row.num_envs:,}", f"{row.optimization_batch:,}", rounded(row.learning_rate),
-                f"{row.iterations:,}", by_magnitude(row.over_branch.value), differences[0], row.verdict or "-",
-                by_magnitude(row.at_end.value), differences[1], row.verdict_at_end or "-",
-            ])  # fmt: skip
+            for row in self.rows
+        ]
+        over = [[by_magnitude(r.over_branch.value), *_compared(r.difference, r.verdict)] for r in self.rows]
+        end = [[by_magnitude(r.at_end.value), *_compared(r.difference_at_end, r.verdict_at_end)] for r in self.rows]
         title = (
-            f"Branches of {self.samples:,} environment steps at each batch size, {self.seeds} seeds, from a policy "
-            f"with a return of {by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). "
-            "Differences are from the best smaller batch, with 95 % intervals; to lose is to be more than "
+            f"Return over branches of {self.samples:,} environment steps, {self.seeds} seeds, from a policy with "
+            f"{by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). Differences are "
+            f"from the best smaller batch, with 95 % intervals; to lose is to be more than "
             f"{by_magnitude(self.tolerance)} below it"
         )
-        columns = [
-            "times the batch", "envs", "samples a step", "learning rate", "iterations", "return over the branch",
-            "difference", "so it", "return at the end", "difference", "so it",
-        ]  # fmt: skip
-        return [TextTable(title, columns, rows)]
+        columns = ["x batch", "envs", "samples a step", "learning rate", "iterations"]
+        scores = ["return", "difference", "it"]
+        return [
+            TextTable(title, [*columns, *scores], [size + score for size, score in zip(sizes, over, strict=True)]),
+            TextTable(
+                "Return at the end of the branches",
+                ["x batch", *scores],
+                [[row.name, *score] for row, score in zip(self.rows, end, strict=True)],
+            ),
+        ]
 
     def draw(self, path: Path, title: str) -> None:
         """Returns against batch size, with both critical batch sizes, and against samples."""
@@ -293,6 +300,10 @@ def noise_scale(subject: Subject) -> Estimate:
     products, _ = measure(config, subject.policy, subject.chains, [(steps, lam)])
     point = at_geometry(products[steps, lam], num_envs, (steps, lam), config.staggered_resets, subject.weights)
     return of_resamples(point.critical_batch)
+
+
+def _compared(difference: Estimate | None, verdict: str) -> list[str]:
+    return ["-" if difference is None else with_interval(difference, by_magnitude), verdict or "-"]
 
 
 def _samples(estimate: Estimate, largest: int) -> str:
