@@ -215,7 +215,7 @@ class Branches:
         """Returns against batch size, with both critical batch sizes, and against samples."""
         from matplotlib import ticker
 
-        figure, (left, right) = new_panels(1, 2, (12, 5))
+        figure, (left, right) = new_panels(1, 2, (12, 5.4))
         sizes = np.array([row.optimization_batch for row in self.rows])
         left.set(xscale="log", xlim=(sizes.min() / 1.6, sizes.max() * 1.6))
         for shift, color, style, label in ((1 / 1.04, 0, "o-", "over the branch"), (1.04, 1, "s--", "at its end")):
@@ -252,7 +252,7 @@ class Branches:
         right.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         for axes, note in ((left, "small: seeds, line: mean"), (right, "line: mean, band: all seeds")):
             words = dict(title=note, title_fontsize=TEXT_SIZE, fontsize=TEXT_SIZE)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False, **words)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False, **words)
         heading = f"{title}: branches of {self.samples:,} steps, {counted(self.seeds, 'seed')}"
         figure.suptitle(heading, fontweight="bold")
         save_figure(figure, path)
