@@ -141,7 +141,7 @@ def test_what_is_measured(found: Diagnosis, run_dir: Path) -> None:
     assert not list((run_dir / "diagnosis").glob("*.parts"))
 
 
-@pytest.mark.parametrize("kill_at", [1, 2, 6])
+@pytest.mark.parametrize("kill_at", [pytest.param(1, marks=one_more_case), 2, pytest.param(6, marks=one_more_case)])
 def test_an_interrupted_diagnosis_goes_on_inside(
     kill_at: int, found: Diagnosis, run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ def test_the_command(
     assert main(["diagnose", str(run_dir), "--checkpoint", "6", *WORDS]) == 0
     shown = capsys.readouterr()
     assert "Critical batch size over training" in shown.out
-    assert "Branches of 96 environment steps at each batch size, 4 seeds" in re.sub(r"\s+", " ", shown.out)
+    assert "Return over branches of 96 environment steps, 4 seeds" in re.sub(r"\s+", " ", shown.out)
     pictures = {path.name for path in (run_dir / "diagnosis").glob("*.png")}
     assert pictures == {"000000006-branches.png", "critical-batch.png"}
     monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])

@@ -79,9 +79,9 @@ def run(args: argparse.Namespace) -> int:
         from isobatch.training.devices import use_cores
 
         use_cores(config=config)
-    from isobatch.laboratory.critical_batches import draw_critical_batches, table_over_training
     from isobatch.laboratory.diagnosis import diagnose
     from isobatch.laboratory.known import critical_batches
+    from isobatch.laboratory.over_training import draw_critical_batches, table_over_training
     from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"

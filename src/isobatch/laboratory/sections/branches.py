@@ -182,33 +182,40 @@ class Branches:
         yield from self.left_out
 
     def tables(self) -> list[TextTable]:
-        rows = []
-        for row in self.rows:
-            differences = [
-                "-" if d is None else with_interval(d, by_magnitude) for d in (row.difference, row.difference_at_end)
+        sizes = [
+            [
+                row.name,
+                f"{row.num_envs:,}",
+                f"{row.optimization_batch:,}",
+                rounded(row.learning_rate),
+                f"{row.iterations:,}",
             ]
-            rows.append([
-                row.name, f"{row.num_envs:,}", f"{row.optimization_batch:,}", rounded(row.learning_rate),
-                f"{row.iterations:,}", by_magnitude(row.over_branch.value), differences[0], row.verdict or "-",
-                by_magnitude(row.at_end.value), differences[1], row.verdict_at_end or "-",
-            ])  # fmt: skip
+            for row in self.rows
+        ]
+        over = [[by_magnitude(r.over_branch.value), *_compared(r.difference, r.verdict)] for r in self.rows]
+        end = [[by_magnitude(r.at_end.value), *_compared(r.difference_at_end, r.verdict_at_end)] for r in self.rows]
         title = (
-            f"Branches of {self.samples:,} environment steps at each batch size, {self.seeds} seeds, from a policy "
-            f"with a return of {by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). "
-            "Differences are from the best smaller batch, with 95 % intervals; to lose is to be more than "
+            f"Return over branches of {self.samples:,} environment steps, {self.seeds} seeds, from a policy with "
+            f"{by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). Differences are "
+            f"from the best smaller batch, with 95 % intervals; to lose is to be more than "
             f"{by_magnitude(self.tolerance)} below it"
         )
-        columns = [
-            "times the batch", "envs", "samples a step", "learning rate", "iterations", "return over the branch",
-            "difference", "so it", "return at the end", "difference", "so it",
-        ]  # fmt: skip
-        return [TextTable(title, columns, rows)]
+        columns = ["x batch", "envs", "samples a step", "learning rate", "iterations"]
+        scores = ["return", "difference", "it"]
+        return [
+            TextTable(title, [*columns, *scores], [size + score for size, score in zip(sizes, over, strict=True)]),
+            TextTable(
+                "Return at the end of the branches",
+                ["x batch", *scores],
+                [[row.name, *score] for row, score in zip(self.rows, end, strict=True)],
+            ),
+        ]
 
     def draw(self, path: Path, title: str) -> None:
         """Returns against batch size, with both critical batch sizes, and against samples."""
         from matplotlib import ticker
 
-        figure, (left, right) = new_panels(1, 2, (12, 5))
+        figure, (left, right) = new_panels(1, 2, (12, 5.4))
         sizes = np.array([row.optimization_batch for row in self.rows])
         left.set(xscale="log", xlim=(sizes.min() / 1.6, sizes.max() * 1.6))
         for shift, color, style, label in ((1 / 1.04, 0, "o-", "over the branch"), (1.04, 1, "s--", "at its end")):
@@ -245,7 +252,7 @@ class Branches:
         right.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         for axes, note in ((left, "small: seeds, line: mean"), (right, "line: mean, band: all seeds")):
             words = dict(title=note, title_fontsize=TEXT_SIZE, fontsize=TEXT_SIZE)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False, **words)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False, **words)
         heading = f"{title}: branches of {self.samples:,} steps, {counted(self.seeds, 'seed')}"
         figure.suptitle(heading, fontweight="bold")
         save_figure(figure, path)
@@ -293,6 +300,10 @@ def noise_scale(subject: Subject) -> Estimate:
     products, _ = measure(config, subject.policy, subject.chains, [(steps, lam)])
     point = at_geometry(products[steps, lam], num_envs, (steps, lam), config.staggered_resets, subject.weights)
     return of_resamples(point.critical_batch)
+
+
+def _compared(difference: Estimate | None, verdict: str) -> list[str]:
+    return ["-" if difference is None else with_interval(difference, by_magnitude), verdict or "-"]
 
 
 def _samples(estimate: Estimate, largest: int) -> str:
