@@ -43,6 +43,8 @@ def draw_study(
         made += save(draw_gaps(gaps, study.name), out / "gaps")
     if study.surface:
         made += save(draw_surface(rows, study.surface, study.name), out / "surface")
+    for name, draw in study.drawings.items():
+        made += save(draw(rows), out / name)
     if len({(row["num_envs"], row["num_steps"]) for row in measured}) > 1:
         made += save(draw_variance(measured, study.name), out / "variance")
     return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]

@@ -7,12 +7,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.normalization import Range
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = ("quick", "laptop", "paper")
 ENV_FORMS = "perhaps with its backend, as in gymnasium/CartPole-v1"
@@ -117,6 +120,8 @@ class Study:
     """Factor that divides the batch: draws the gap from the undivided one, which is `everywhere`, to the smallest."""
     surface: tuple[str, str] | None = None
     """Two factors: the scores of all their pairs are drawn as a surface."""
+    drawings: Mapping[str, Callable[[list[Row]], Figure]] = field(default_factory=dict)
+    """Pictures of its own by name, drawn from the rows."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalization` does not know."""
     laboratory: Callable[[str], list[Measurement]] = lambda scale: []
