@@ -48,10 +48,11 @@ class Task(NamedTuple):
 
 CONSTANT = {"lr_schedule": "constant"}  # so that it does not matter how long a run was meant to be
 LUNAR = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "learning_rate": 1e-3}
+LUNAR |= {"normalize_observations": True, "normalize_rewards": True}
 TASKS = {
     "Breakout-MinAtar": Task(CONSTANT | {"total_timesteps": 200_000}, 4, 3),
-    "envpool/LunarLander-v3": Task(CONSTANT | LUNAR | {"total_timesteps": 200_000}, 6, 5),
-    "Acrobot-v1": Task(CONSTANT | {"total_timesteps": 150_000}, 8, 7),
+    "envpool/LunarLander-v3": Task(CONSTANT | LUNAR | {"total_timesteps": 120_000}, 6, 5),
+    "Acrobot-v1": Task(CONSTANT | {"total_timesteps": 100_000}, 8, 7),
     "CartPole-v1": Task(CONSTANT | {"total_timesteps": 50_000}, 12, 11),
 }
 COLUMNS = (
@@ -162,10 +163,10 @@ def score_of(run_dir: Path, env_steps: int) -> float:
 
     table = read_metrics(run_dir)
     _, curves = seed_curves(table, RETURN, WINDOW, POINTS)
-    middle = np.nanmedian(curves, axis=0)
-    first = middle[~np.isnan(middle)][0]
+    known = ~np.all(np.isnan(curves), axis=0)  # from the first episode on
+    first, last = np.nanmedian(curves[:, known][:, 0]), np.nanmedian(curves[:, int(SCORE_AT * POINTS)])
     final = np.median([each for each in final_returns(table, env_steps) if each is not None])
-    return float(min(middle[int(SCORE_AT * POINTS)], final - SHORT_OF_END * (final - first)))
+    return float(min(last, final - SHORT_OF_END * (final - first)))
 
 
 def trained(config: Any, each: dict[str, Any], task: Task) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Forecaster:
         """Without one, to search among many."""
         collect, learn = self.parts(shape)
         iteration = max(collect, learn) if shape.lag else collect + learn
-        samples = self.need.at(shape.optimization_batch)
+        samples = self.need.at(shape.optimization_batch, shape.delay)
         seconds = Estimate(samples * iteration / shape.iteration_batch)
         origin = self.seconds.origin(shape.num_envs, shape.num_steps, shape.num_minibatches, shape.devices)
         return Forecast(shape, samples, seconds, collect, learn, origin)
@@ -81,7 +81,7 @@ class Forecaster:
         error = np.exp(self.seconds.spread(*sizes, shape.devices) * own.standard_normal(DRAWS))
         luck[0] = error[0] = 1.0
         known = self.quick(shape)
-        samples = self.need.drawn(shape.optimization_batch, critical)
+        samples = self.need.drawn(shape.optimization_batch, shape.delay, critical)
         return luck * error * known.seconds.value * samples / known.samples
 
     def chance(self, shape: Shape, others: Iterable[Shape], within: float) -> float:

@@ -75,7 +75,7 @@ class Machine:
 
     def moved(self, shape: Shape) -> Config:
         """The settings of a shape, trained as long as the run in units of what the score needs."""
-        ratio = self.need.ratio(shape.optimization_batch)
+        ratio = self.need.ratio(shape.optimization_batch, shape.delay)
         return moved(self.config, shape, self.config.env_steps * ratio)
 
     def fits(self, shape: Shape) -> bool:

@@ -31,6 +31,11 @@ class Shape:
         return self.iteration_batch // self.num_minibatches
 
     @property
+    def delay(self) -> int:
+        """Environment steps by which data is behind the policy that learns from it."""
+        return (1 + self.lag) * self.iteration_batch
+
+    @property
     def name(self) -> str:
         return f"{self.num_envs} x {self.num_steps}"
 

@@ -79,10 +79,10 @@ def plan(
     env_steps = int(table["env_steps"].max())
     found = reached(table, env_steps, score)
     stages = stages_of(directory.path, table, found.median.value, critical_batch, watch)
-    need = Need(stages, config.geometry.optimization_batch)
+    own = shape_of(config)
+    need = Need(stages, own.optimization_batch, own.delay)
     machine = Machine(planned, need, num_seeds, watch)
     machine.survey(say)
-    own = shape_of(config)
     here = machine.link()
     forecaster = Forecaster(need, machine.seconds, here or ACCELERATORS, machine.parameters, log_spread(found.median))
     judge = Judge(config, machine, Biases.of_run(directory, config), need)
@@ -132,7 +132,7 @@ class Judge:
         sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
         if seconds.origin(*sizes, shape.devices) == "extrapolated":
             return "their seconds would be extrapolated"
-        steps = self.config.env_steps * self.need.ratio(shape.optimization_batch)
+        steps = self.config.env_steps * self.need.ratio(shape.optimization_batch, shape.delay)
         iterations = min(FEW_ITERATIONS, self.config.num_iterations)
         if steps / shape.iteration_batch < iterations:
             return f"they leave fewer than {iterations} iterations of a run"
