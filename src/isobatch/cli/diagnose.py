@@ -20,10 +20,11 @@ from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
-from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value, plain_json
 
 if TYPE_CHECKING:
     from isobatch.laboratory.diagnosis import Diagnosis
+    from isobatch.laboratory.sections.section import TextTable
 
 # Settings of a run that may be changed to measure its policy; the others made the policy what it is.
 CHANGEABLE = (
@@ -31,7 +32,7 @@ CHANGEABLE = (
     *("gae_lambda", "learning_rate", "clip_eps", "kl_coef"),
 )
 DEFAULT_MINUTES = 4.0
-SIZES = ("chains", "batches", "direct", "geometries")  # that --time may reduce
+SIZES = ("chains", "batches", "direct", "geometries", "branch_samples", "branch_seeds")  # that --time may reduce
 
 
 def add_flags(parser: Parser) -> None:
@@ -53,7 +54,7 @@ def add_flags(parser: Parser) -> None:
         "--time",
         metavar="MINUTES",
         help="measure less where it would take longer; 0: no limit "
-        f"(default: {DEFAULT_MINUTES:g}, and no limit where one of --{', --'.join(SIZES)} is given)",
+        f"(default: {DEFAULT_MINUTES:g}, and no limit where one of --{', --'.join(SIZES).replace('_', '-')} is given)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -74,7 +75,13 @@ def run(args: argparse.Namespace) -> int:
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
     timeout = getattr(args, "env_timeout", Options.env_timeout)
+    if "branches" in options.chosen:  # which trains: each seed on a core
+        from isobatch.training.devices import use_cores
+
+        use_cores(config=config)
     from isobatch.laboratory.diagnosis import diagnose
+    from isobatch.laboratory.known import critical_batches
+    from isobatch.laboratory.over_training import draw_critical_batches, table_over_training
     from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"
@@ -86,13 +93,21 @@ def run(args: argparse.Namespace) -> int:
     if len(diagnoses) > 1 and "geometries" in diagnoses[0].sections:
         pictures.append(out / "training-time.png")
         draw_over_training(diagnoses, pictures[-1])
+    known = critical_batches(run_dir, out) if "branches" in options.chosen else []
+    if known:
+        pictures.append(out / "critical-batch.png")
+        draw_critical_batches(known, config.geometry.optimization_batch, pictures[-1], diagnoses[0].title)
     if args.json:
-        measured = {"run_dir": str(run_dir), "env": config.env, "algo": config.algo, "out": str(out)}
-        checkpoints = [diagnosis.to_json() for diagnosis in diagnoses]
-        console.print_json({**measured, "checkpoints": checkpoints, "pictures": [str(path) for path in pictures]})
+        measured: dict[str, object] = {"run_dir": str(run_dir), "env": config.env, "algo": config.algo, "out": str(out)}
+        measured["checkpoints"] = [diagnosis.to_json() for diagnosis in diagnoses]
+        if known:
+            measured["critical_batches"] = [plain_json(entry) for entry in known]
+        console.print_json({**measured, "pictures": [str(path) for path in pictures]})
         return 0
     for diagnosis in diagnoses:
         show(diagnosis)
+    if known:
+        show_table(table_over_training(known))
     console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
     return 0
 
@@ -190,7 +205,11 @@ def show(diagnosis: Diagnosis) -> None:
     """The tables of one checkpoint, and what they mean."""
     console.out.print(console.heading(f"\n{diagnosis.title}", f" after {diagnosis.env_steps:,} steps"))
     for table in diagnosis.tables():
-        console.out.print(console.table(f"\n{table.title}", table.columns, table.rows))
+        show_table(table)
     console.out.print(console.heading("\nWhat it means"))
     for sentence in diagnosis.sentences():
         console.out.print(console.bullet(sentence))
+
+
+def show_table(table: TextTable) -> None:
+    console.out.print(console.table(f"\n{table.title}", table.columns, table.rows))

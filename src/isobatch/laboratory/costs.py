@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from isobatch.laboratory.batches import batch_gradient, few_batches
+from isobatch.laboratory.branch_costs import BranchSpeeds, branch_reductions, branch_seconds, timed_branches
 from isobatch.laboratory.chains import horizon_of, num_groups
 from isobatch.laboratory.foreign_policy import ForeignPolicy
 from isobatch.laboratory.inner_products import compiled_gram
@@ -41,6 +42,7 @@ class Speeds:
     gradient: float  # of one sample, as part of a mean gradient
     product: float  # of the gradients of two samples
     program: float  # to compile one program
+    branches: BranchSpeeds | None = None  # if there are any
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,12 @@ class Plan:
             "batches": [wanted.batches, self.options.batches],
             "geometries": [len(geometries_of(options, *own)) for options in (wanted, self.options)],
             "geometries measured directly": [wanted.direct, self.options.direct],
+            "seeds of branches": [wanted.branch_seeds, self.options.branch_seeds],
         }
         changed = [f"{new} {what} instead of {old}" for what, (old, new) in sizes.items() if new != old]
+        if self.options.branch_samples != wanted.branch_samples:
+            usual = f"{wanted.branch_samples:,}" if wanted.branch_samples else "a quarter of the run"
+            changed.append(f"branches of {self.options.branch_samples:,} environment steps instead of {usual}")
         if not changed:
             return f"{takes}."
         least = "" if self.seconds <= 60 * minutes else " It cannot take less, except with fewer --sections."
@@ -74,7 +80,8 @@ def plan(subject: Subject, minutes: float) -> Plan:
     """At full size where that fits into `minutes` (0: no limit), else with less of what costs most."""
     speeds, options = timed(subject), subject.options
     wanted = seconds = seconds_of(subject, options, speeds)
-    for smaller in reductions(options, subject.own_geometry):
+    shorter = list(branch_reductions(subject)) if "branches" in options.chosen else []
+    for smaller in (*shorter, *reductions([options, *shorter][-1], subject.own_geometry)):
         if not minutes or seconds <= 60 * minutes:
             break
         options, seconds = smaller, seconds_of(subject, smaller, speeds)
@@ -117,6 +124,7 @@ def timed(subject: Subject) -> Speeds:
         gradient=gradient / TIMED_SAMPLES,
         product=product / TIMED_PRODUCTS**2,
         program=max(compiled - gradient, 0.0),
+        branches=timed_branches(subject) if "branches" in subject.options.chosen else None,
     )
 
 
@@ -146,7 +154,7 @@ def _section_seconds(subject: Subject, speeds: Speeds) -> Iterator[tuple[str, fl
         return count * (n * t) ** 2 * speeds.product
 
     after = min(horizon_of(config.hypers.gamma, source.time_limit), source.time_limit)
-    if {"geometries", "lambdas", "lags"} & set(options.chosen):
+    if {"geometries", "lambdas", "lags", "branches"} & set(options.chosen):
         yield "chains", chains * (begin + length + after) * speeds.step + speeds.program
     shown = min(3, len(shapes)) * len({*options.lambdas, config.hypers.gae_lambda})
     timing = min(PATIENCE, TIMED * budget * speeds.step) + 2 * min(budget, TIMED_ENVS * TIMED_STEPS) * speeds.step
@@ -162,6 +170,8 @@ def _section_seconds(subject: Subject, speeds: Speeds) -> Iterator[tuple[str, fl
     yield "trust-region", collected(few, own_envs, own_steps) + updates + 4 * speeds.program
     episodes = max(4 * config.num_envs, options.chains) * (options.horizon or source.time_limit)
     yield "aggregations", episodes * (speeds.step + speeds.gradient) + 2 * speeds.program
+    if speeds.branches is not None:
+        yield "branches", branch_seconds(subject, speeds.branches, speeds.step) + 4 * one_pass + 3 * speeds.program
 
 
 def _duration(seconds: float) -> str:

@@ -19,9 +19,12 @@ import jax.numpy as jnp
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.formatting import html_list, html_table
+from isobatch.laboratory.branch_costs import branch_sentence
 from isobatch.laboratory.costs import Plan, plan
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.results import key_of, load, store, to_json
+from isobatch.laboratory.parts import remove_parts
+from isobatch.laboratory.result_key import key_of
+from isobatch.laboratory.results import load, store, to_json
 from isobatch.laboratory.sections import section_class
 from isobatch.laboratory.sections.section import Section, TextTable
 from isobatch.laboratory.sources import source_of
@@ -131,7 +134,7 @@ def diagnose(
     diagnoses = []
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell)
+        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell, out)
         if minutes is not None:
             subject = _planned(subject, loaded.iteration, minutes / len(wanted), out, say)
         progress.part = (i / len(wanted), 1 / len(wanted))
@@ -179,6 +182,7 @@ def measure_sections(subject: Subject, iteration: int, out: Path, progress: Prog
                 say(f"{section}: left out. {error}")
                 continue
             result = store(path, key, measured)
+        remove_parts(path)
         sections[section] = result
     return sections
 
@@ -191,6 +195,8 @@ def _planned(subject: Subject, iteration: int, minutes: float, out: Path, say: S
     if made is None:
         made = store(path, key, plan(subject, minutes))
         say(f"iteration {iteration}: {made.sentence(options, minutes, subject.own_geometry)}")
+        if "branches" in options.chosen:
+            say(f"iteration {iteration}: {branch_sentence(dataclasses.replace(subject, options=made.options))}")
     return dataclasses.replace(subject, options=made.options)
 
 
@@ -201,6 +207,7 @@ def subject_of(
     changes: Mapping[str, object] = MappingProxyType({}),
     env_timeout: float = Options.env_timeout,
     tell: Say = lambda detail: None,
+    out: Path | None = None,
 ) -> Subject:
     """The policy of one of the run's seeds; the first unless another one is named."""
     env = environment_of(loaded.config)
@@ -214,4 +221,4 @@ def subject_of(
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes, num_shards=1)  # a gradient is that of all environments
-    return Subject(config, source_of(config, env, state, env_timeout, tell), state, options)
+    return Subject(config, source_of(config, env, state, env_timeout, tell), state, options, env_timeout, out)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from isobatch.errors import UsageError
-from isobatch.laboratory.sections import SECTIONS
-from isobatch.settings.fields import COUNT, COUNT_OR_0, SEED, UNIT, check_ranges
+from isobatch.laboratory.sections import ALL, SECTIONS
+from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, UNIT, check_ranges
 from isobatch.settings.geometry import divisors
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 
@@ -45,8 +45,18 @@ class LabOptions:
         COUNT_OR_0,
         "Steps within which whole episodes must end, for the comparison of aggregations; 0: the time limit.",
     ] = 0
+    branch_factors: Annotated[
+        tuple[float, ...], POSITIVE, "Sizes of both batches to branch into, as multiples of the run's."
+    ] = (0.25, 1.0, 4.0, 16.0, 64.0)  # fmt: skip
+    branch_samples: Annotated[
+        int, COUNT_OR_0, "Environment steps of each branch; 0: about a quarter of the run."
+    ] = 0  # fmt: skip
+    branch_seeds: Annotated[int, UNITS, "Seeds on which every batch size is trained."] = 8
+    branch_episodes: Annotated[int, COUNT, "Episodes that judge a policy of a branch, four times on its way."] = 32
     sections: Annotated[
-        str, "What to measure: all, or some of geometries,lambdas,lags,cosines,minibatches,trust-region,aggregations."
+        str,
+        "What to measure: all, which is all but branches (they train), or some of "
+        "geometries,lambdas,lags,cosines,minibatches,trust-region,aggregations,branches.",
     ] = "all"
     measure_seed: Annotated[int, SEED, "Seed of everything that is drawn while measuring."] = 0
 
@@ -59,7 +69,7 @@ class LabOptions:
     @property
     def chosen(self) -> tuple[str, ...]:
         if self.sections == "all":
-            return SECTIONS
+            return ALL
         return tuple(word.strip() for word in self.sections.split(","))
 
 

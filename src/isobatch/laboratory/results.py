@@ -9,7 +9,6 @@ before and after, because `diagnosis` passes on only what was read back.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import types
@@ -17,17 +16,12 @@ import typing
 from pathlib import Path
 from typing import TypeVar
 
-import jax
-import numpy as np
-
 from isobatch.errors import UsageError
 from isobatch.files import replace_file
-from isobatch.laboratory.foreign_policy import ForeignPolicy
-from isobatch.laboratory.subject import Subject
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
-FORMAT = 9  # of the files; what another version measured is measured again
+FORMAT = 10  # of the files; what another version measured is measured again
 R = TypeVar("R")
 
 
@@ -70,22 +64,6 @@ def _read(kind: object, value: object) -> object:
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
-
-
-def key_of(subject: Subject, iteration: int, section: str) -> SettingsByName:
-    """All that the numbers of a section depend on."""
-    options = dataclasses.asdict(subject.options)
-    options.pop("sections")
-    settings = subject.config.to_dict() | {"iteration": iteration, "weights": fingerprint(subject)}
-    return {"format": FORMAT, "section": section, "settings": settings, "options": plain_json(options)}
-
-
-def fingerprint(subject: Subject) -> str:
-    """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
-    if isinstance(subject.trained, ForeignPolicy):
-        return subject.trained.fingerprint
-    leaves = jax.tree.leaves(subject.trained.networks)
-    return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
 def load(path: Path, key: SettingsByName, kind: type[R]) -> R | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -22,6 +23,7 @@ from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState
 from isobatch.networks.actor_critic import Policy, require_standard
 from isobatch.settings.config import Config
+from isobatch.settings.options import Options
 
 LARGEST_BATCH = 2048  # samples whose inner products are computed, for cosines and minibatches
 
@@ -38,6 +40,8 @@ class Subject:
     source: Source
     trained: TrainState | ForeignPolicy  # all that a run of this package has, or a policy of another one
     options: LabOptions
+    env_timeout: float = Options.env_timeout
+    out: Path | None = None  # where results are kept, and what is needed to go on with one
 
     @property
     def state(self) -> TrainState:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from typing import NamedTuple
 
 import jax
@@ -16,30 +15,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from isobatch.envs.registry import environment_of
-from isobatch.errors import RunError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell
 from isobatch.studies.rows import Diverged, Outcome
 from isobatch.training.devices import use_cores
-from isobatch.training.loop import advances, lines_of
+from isobatch.training.loop import lines_of
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.metrics import columns_of, table_of
-from isobatch.training.program import Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.sharding import layout_for
+from isobatch.training.stretch import Stretch, run_stretch
 
 LINES_PER_RUN = 200  # of metrics
 
 
-class Stretch(NamedTuple):
-    """Some iterations of all lanes."""
+class TrainedStretch(NamedTuple):
+    """Some iterations of all lanes, and what their program is."""
 
-    states: TrainState
+    stretch: Stretch
     names: tuple[str, ...]  # of the metrics
-    table: np.ndarray  # [lanes, lines, metrics]
-    finite: np.ndarray  # [lanes], whether the parameters are, at the end
-    ends: list[int]  # iterations at which the lines end
     compile_seconds: float
 
 
@@ -51,10 +46,10 @@ def train_cells(
     use_cores(config=configs[0])
     states = initial_states(configs[0], seeds)  # does not depend on hyperparameters
     states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
-    done = train_stretch(configs, states, 0, configs[0].num_iterations, watch)
+    done, names, _ = train_stretch(configs, states, 0, configs[0].num_iterations, watch)
     of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
     return [
-        outcome(config, seeds, done.names, done.table[lane], done.finite[lane], done.ends)
+        outcome(config, seeds, names, done.table[lane], done.finite[lane], done.ends)
         for config, lane in zip(configs, of_cell, strict=True)
     ]
 
@@ -65,7 +60,7 @@ def train_stretch(
     first: int,
     last: int,
     watch: Callable[[float], None] = lambda done: None,
-) -> Stretch:
+) -> TrainedStretch:
     """Train configs of one shape from iteration `first` to `last`, a multiple of `log_interval_of` or the end.
 
     `states` has the lanes of the first config, then those of the second, and so on, equally many of each.
@@ -81,20 +76,12 @@ def train_stretch(
     log_interval, clock = log_interval_of(config), time.perf_counter()
     program = program_for(config, states, hypers, log_interval, layout)
     compile_seconds = time.perf_counter() - clock
-    tables, ends = [], []
-    with closing(advances(program, config, states, hypers, first, log_interval, Supervision(), last)) as steps:
-        for step in steps:
-            if step.fault is not None:
-                raise RunError(step.fault)
-            tables.append(step.table)
-            ends += step.ends
-            states, finite = step.states, step.finite
-            watch((step.iteration - first) / (last - first))
-            if step.iteration >= last:
-                break
-    # Parameters that are not finite spoil the next metrics, so they need a look at the end only: where chunks end
-    # depends on time, which results must not.
-    return Stretch(states, program.names, np.concatenate(tables, axis=1), finite, ends, compile_seconds)
+
+    def note(iteration: int, states: TrainState) -> None:
+        watch((iteration - first) / (last - first))
+
+    done = run_stretch(program, config, states, hypers, first, last, log_interval, note)
+    return TrainedStretch(done, program.names, compile_seconds)
 
 
 def log_interval_of(config: Config) -> int:

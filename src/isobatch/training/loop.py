@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,21 +40,21 @@ def advances(
     first: int,
     log_interval: int,
     supervision: Supervision,
-    pause_every: int | None = None,
+    pauses: int | Sequence[int] = (),
     meanwhile: Callable[[], None] = lambda: None,
 ) -> Generator[Advance]:
     """From iteration `first` to the last one, or until stopped, in calls of about half a second.
 
-    No call goes past a multiple of `pause_every` iterations. `meanwhile` is done while a call computes. Where calls end
-    depends on time; the rows and the states at their ends do not. An environment that fails ends it with a `fault`.
+    No call goes past one of the `pauses`, or a multiple of them where it is a number. `meanwhile` is done while a call
+    computes. Where calls end depends on time; the rows and the states at their ends do not. An environment that fails
+    ends it with a `fault`.
     Whatever happens, the program is ended when the iterator is closed.
     """
     total, rows, iteration = config.num_iterations, 1, first
-    pause_every = pause_every or total
     try:
         states = program.begin(states, first, supervision)
         while iteration < total:
-            stop = min(total, (iteration // pause_every + 1) * pause_every)
+            stop = next_pause(iteration, pauses, total)
             rows = min(rows, MAX_ROWS, -(-(stop - iteration) // log_interval))
             rows = supervision.agreed(0 if supervision.is_stopped() else rows)
             if not rows:
@@ -77,6 +77,13 @@ def advances(
             rows = max(1, min(2 * rows, int(rows * CHUNK_SECONDS / max(seconds, 1e-6))))
     finally:
         program.end()
+
+
+def next_pause(iteration: int, pauses: int | Sequence[int], total: int) -> int:
+    """The first one after an iteration, or the end."""
+    if isinstance(pauses, int):
+        return min(total, (iteration // pauses + 1) * pauses)
+    return min((pause for pause in pauses if pause > iteration), default=total)
 
 
 def ends_until(ends: list[int], begin: int, last: int) -> list[int]:

@@ -148,7 +148,7 @@ def run(
             start,
             log_interval,
             supervision,
-            pause_every=math.gcd(keeper.checkpoint_interval, keeper.evaluations.interval),
+            pauses=math.gcd(keeper.checkpoint_interval, keeper.evaluations.interval),
             meanwhile=recorder.flush,  # the lines of the chunk before
         )
         with closing(steps):

@@ -113,8 +113,10 @@ class Lanes:
     def _call(self, trials: list[int], last: int, watch: Watch) -> None:
         filled = trials + trials[-1:] * (self.together - len(trials))  # the program has so many lanes
         first = self.progress[trials[0]].iteration
-        done = train_stretch([self.configs[i] for i in filled], self._states(filled), first, last, watch)
-        self.names, self.compile_seconds = done.names, self.compile_seconds + done.compile_seconds
+        done, self.names, seconds = train_stretch(
+            [self.configs[i] for i in filled], self._states(filled), first, last, watch
+        )
+        self.compile_seconds += seconds
         states, count = flatten(done.states), len(self.seeds)
         for place, i in enumerate(trials):
             lanes, progress = slice(place * count, (place + 1) * count), self.progress[i]

@@ -19,8 +19,11 @@ _CLASSES = {
     "minibatches": "Minibatches",
     "trust-region": "TrustRegion",
     "aggregations": "Aggregations",
+    "branches": "Branches",
 }
 SECTIONS = tuple(_CLASSES)
+ON_REQUEST = ("branches",)  # they train, so `all` does not have them
+ALL = tuple(name for name in SECTIONS if name not in ON_REQUEST)
 
 
 def section_class(name: str) -> type[Section]:

@@ -1,0 +1,69 @@
+"""What is read from the files of a diagnosis, by whoever needs a critical batch size."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import tiny
+from trained import write_run
+
+from isobatch.laboratory.known import CriticalBatch, critical_batches
+from isobatch.laboratory.results import FORMAT
+from isobatch.settings.config import Config
+from isobatch.statistics.bootstrap import Estimate
+
+CONFIG = tiny()  # 4 x 8
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("known") / "run"
+    write_run(path, CONFIG)
+    (path / "diagnosis").mkdir()
+    return path
+
+
+def write(run_dir: Path, iteration: int, section: str, result: dict[str, Any], config: Config = CONFIG) -> Path:
+    key = {"format": FORMAT, "section": section, "settings": config.to_dict() | {"iteration": iteration}}
+    path = run_dir / "diagnosis" / f"{iteration:09d}-{section}.json"
+    path.write_text(json.dumps({"key": key, "result": result}))
+    return path
+
+
+def ends(value: float, low: float, high: float | None) -> dict[str, float | None]:
+    return {"value": value, "low": low, "high": high}
+
+
+def test_both_methods_in_order_of_training(run_dir: Path) -> None:
+    """Rows of geometries: the run's own, else the rollout length that is nearest by its ratio. Null is no upper end."""
+    rows = [
+        {"num_steps": 1, "own": False, "critical_batch": ends(1, 1, 1)},
+        {"num_steps": 8, "own": True, "critical_batch": ends(30, 20, 40)},
+    ]
+    write(run_dir, 12, "geometries", {"rows": rows})
+    others = [{"num_steps": steps, "own": False, "critical_batch": ends(steps, 1, None)} for steps in (1, 4, 32)]
+    write(run_dir, 3, "geometries", {"rows": others})
+    write(run_dir, 12, "branches", {"critical_batch": ends(64, 32, None), "noise_scale": ends(31, 21, 41)})
+    assert critical_batches(run_dir) == [
+        CriticalBatch(3 * 32, Estimate(4, 1, math.inf), "noise scale"),
+        CriticalBatch(12 * 32, Estimate(64, 32, math.inf), "branches"),
+        CriticalBatch(12 * 32, Estimate(31, 21, 41), "noise scale"),
+    ]
+
+
+def test_what_does_not_count(run_dir: Path, tmp_path: Path) -> None:
+    """Files of other settings, of another version, or damaged; a longer run is the same run."""
+    write_run(tmp_path / "run", CONFIG)
+    other = tmp_path / "run"
+    (other / "diagnosis").mkdir()
+    good = {"critical_batch": ends(64, 32, 128), "noise_scale": ends(31, 21, 41)}
+    write(other, 1, "branches", good, CONFIG.replace(num_steps=16))
+    write(other, 2, "branches", {"critical_batch": 3})
+    path = write(other, 4, "branches", good)
+    path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 0'))
+    (other / "diagnosis" / "000000005-branches.json").write_text("{")
+    assert critical_batches(other) == []
+    write(other, 6, "branches", good, CONFIG.replace(total_timesteps=32 * 100))
+    assert [entry.env_steps for entry in critical_batches(other)] == [6 * 32, 6 * 32]
