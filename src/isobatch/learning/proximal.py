@@ -22,15 +22,15 @@ class Ewma(eqx.Module):
         (2.0, 1.5)
     """
 
-    params: PyTree[Array]
+    params: PyTree
     weight: Float[Array, ""]  # sum_i beta^(n-i)
     age: Float[Array, ""]  # mean age of the averaged weights, in gradient steps
 
     @classmethod
-    def start(cls, params: PyTree[Array]) -> Ewma:
+    def start(cls, params: PyTree) -> Ewma:
         return cls(params, jnp.ones(()), jnp.zeros(()))
 
-    def update(self, params: PyTree[Array], beta: Float[Array, ""] | float) -> Ewma:
+    def update(self, params: PyTree, beta: Float[Array, ""] | float) -> Ewma:
         """w' = beta w + 1;  theta_prox <- (beta w / w') theta_prox + theta / w'."""
         weight = beta * self.weight + 1
         keep = beta * self.weight / weight

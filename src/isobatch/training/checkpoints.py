@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, ArrayLike, PyTree
 
 from isobatch.errors import RunError
 from isobatch.files import DRAFT
@@ -22,7 +22,7 @@ from isobatch.training.sharding import is_key
 
 ENDING = ".checkpoint"
 T = TypeVar("T")  # a tree of arrays
-Shaped = Array | np.ndarray | jax.ShapeDtypeStruct
+Shaped = Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
 
 
 class Checkpoints:
@@ -92,7 +92,7 @@ class Checkpoints:
         return None
 
     def save(
-        self, iteration: int, states: PyTree[Array], note: Note | None = None, first: Callable[[], None] = lambda: None
+        self, iteration: int, states: PyTree, note: Note | None = None, first: Callable[[], None] = lambda: None
     ) -> None:
         """Copy the state and write it in the background, `first` before it; replaces what is there."""
         self.wait()  # at most one copy of the state
@@ -143,7 +143,7 @@ def best_of(notes: dict[int, Note | None]) -> int | None:
     return max(scores, key=lambda i: (scores[i], i)) if scores else max(notes, default=None)
 
 
-def flatten(tree: PyTree[Array]) -> Leaves:
+def flatten(tree: PyTree) -> Leaves:
     """Path of each leaf -> its array on the host; random keys as their integers."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): _to_host(leaf) for path, leaf in leaves}
@@ -173,7 +173,7 @@ def _on_host(leaf: Shaped) -> Shaped:
     return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
 
-def _to_host(leaf: Array | np.ndarray) -> np.ndarray:
+def _to_host(leaf: ArrayLike) -> np.ndarray:
     # A real copy: the buffer behind a device array is handed to the next chunk and overwritten.
     return np.array(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
