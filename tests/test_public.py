@@ -17,7 +17,7 @@ API = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 ERRORS = ("RunError", "UsageError")
 # Classes that hold settings or answers: their fields are documented one by one, and other examples show them.
 WITHOUT_EXAMPLE = {"Advice", "Config", "Diagnosis", "Evaluation", "Geometry", "Hypers", "LabOptions", "PolicyFunction"}
-WITHOUT_EXAMPLE |= {"Rescaled", "Step", "Tuned", *ERRORS}
+WITHOUT_EXAMPLE |= {"Plan", "Rescaled", "Step", "Tuned", *ERRORS}
 LOSSES = [f"losses.{name}" for name, f in vars(ib.losses).items() if getattr(f, "__module__", "") == ib.losses.__name__]
 
 

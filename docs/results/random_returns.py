@@ -1,8 +1,9 @@
 """Measure the return of uniformly random actions: the low end of the ranges in `isobatch.statistics.normalization`.
 
-    python docs/results/random_returns.py [--episodes 1024] [--seed 0]
+    python docs/results/random_returns.py [--episodes 1024] [--seed 0] [--only ID,...]
 
-Prints a table: mean return of whole episodes from reset, its standard error, and their mean length.
+Environments that gymnax does not have are EnvPool's. Prints a table: mean return of whole episodes from reset, its
+standard error, and their mean length.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isobatch.envs.catalog import IN_JAX
+from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import make_env
 from isobatch.envs.spaces import Box, Space
@@ -25,10 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=1024)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", metavar="ID,...", help="some of the environments")
     args = parser.parse_args()
     print("| environment | mean return | standard error | mean length | in the table |\n|---|---:|---:|---:|---:|")
-    for env_id, range_ in OTHERS.items():
-        returns, lengths = (np.asarray(x) for x in play(make_env(env_id), args.episodes, jax.random.key(args.seed)))
+    only = args.only.split(",") if args.only else list(OTHERS)
+    for env_id, range_ in ((name, OTHERS[name]) for name in only):
+        if env_id in IN_JAX:
+            env = make_env(env_id)
+            returns, lengths = (np.asarray(x) for x in play(env, args.episodes, jax.random.key(args.seed)))
+        else:
+            returns, lengths = play_outside(make_env(f"envpool/{env_id}"), args.episodes, args.seed)
         error = returns.std(ddof=1) / args.episodes**0.5
         print(f"| {env_id} | {returns.mean():.3f} | {error:.3f} | {lengths.mean():.1f} | {range_.low:g} |", flush=True)
 
@@ -54,6 +63,21 @@ def play(env: Environment, episodes: int, key: jax.Array) -> tuple[jax.Array, ja
     nothing = jnp.zeros(episodes)
     carry = (jnp.int32(0), state, nothing, nothing.astype(jnp.int32), nothing.astype(bool))
     _, _, returns, lengths, _ = jax.lax.while_loop(running, step, carry)
+    return returns, lengths
+
+
+def play_outside(env: HostEnvironment, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `play`, of environments that step outside JAX, all at once."""
+    vector, rng = env.open([seed * episodes + place for place in range(episodes)]), np.random.default_rng(seed)
+    vector.reset([], np.ones(episodes, dtype=bool))
+    returns, lengths, over = np.zeros(episodes), np.zeros(episodes, dtype=int), np.zeros(episodes, dtype=bool)
+    while not over.all():
+        key = jax.random.key(int(rng.integers(2**31)))
+        vector.send(np.asarray(random_actions(env.action_space, episodes, key)))
+        after = vector.receive()
+        returns, lengths = returns + np.where(over, 0.0, after.reward), lengths + ~over
+        over = over | after.terminated | after.truncated
+    vector.close()
     return returns, lengths
 
 

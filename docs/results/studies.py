@@ -4,6 +4,7 @@ At laptop scale, unless SCALES says otherwise.
 
     python docs/results/studies.py [--only NAME] [--out runs]
     python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
+    python docs/results/studies.py --add --only NAME            train what its grid has and the committed rows lack
 
 Finished studies are kept. What stands outside the two comments of a page is written by hand.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import gzip
 import json
 import re
@@ -22,13 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from isobatch.drawing import save_figure
-from isobatch.studies.charts import gaps_of
+from isobatch.statistics.comparisons import difference
+from isobatch.studies.charts import gaps_of, pairs_of
 from isobatch.studies.claims import study_of
-from isobatch.studies.figures import draw_gaps, draw_scores
-from isobatch.studies.grid import Row
-from isobatch.studies.scores import levels
-from isobatch.studies.study_directory import typed
-from isobatch.studies.summary_table import COLUMNS
+from isobatch.studies.figures import draw_bars, draw_scores
+from isobatch.studies.grid import Grid, Measurement, Row
+from isobatch.studies.runner import run_study
+from isobatch.studies.scores import levels, scores
+from isobatch.studies.study_directory import csv_text, typed
+from isobatch.studies.summary_table import COLUMNS, Line, summarize_rows, variant_name
+from isobatch.studies.verdicts import MEASURES, estimate_text
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
@@ -38,13 +43,14 @@ PICTURES = {  # of each study, those that its page shows
     "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
     "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
     "sgd-rule": ["curves-linear", "curves-square-root", "gaps"],
-    "ewma": ["curves", "scores"],
+    "ewma": ["curves", "pairs", "scores"],
     "prox-grid": ["surface"],
     "epochs": ["curves-1", "curves-4"],
     "geometry": ["curves", "variance"],
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
 }
 SCALES = {"sgd-rule": "quick"}
+ADDED = "Settings that were added"
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
@@ -53,14 +59,16 @@ def main() -> None:
     parser.add_argument("--only", choices=PICTURES)
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--verdicts", action="store_true", help="train nothing: judge the committed rows again")
+    parser.add_argument("--add", action="store_true", help="train what the grid has and the committed rows lack")
     args = parser.parse_args()
-    if args.verdicts:
-        for name in [args.only] if args.only else PICTURES:
+    for name in [args.only] if args.only else PICTURES:
+        if args.add:
+            add(name, args.out)
+        if args.add or args.verdicts:
             page, rows = HERE / f"{name}.md", committed_rows(name)
             page.write_text(with_verdict(page.read_text(), name, rows))
             redraw(name, rows)
-        return
-    for name in [args.only] if args.only else PICTURES:
+            continue
         scale = SCALES.get(name, "laptop")
         path = args.out / f"study-{name}-{scale}"
         words = ["isobatch", "study", "run", name, "--scale", scale, "--out", str(path), "--json"]
@@ -74,24 +82,77 @@ def committed_rows(name: str) -> list[Row]:
 
 
 def with_verdict(text: str, name: str, rows: list[Row]) -> str:
-    """A page with what these rows say between its pictures and its tables; what the laboratory said stays."""
+    """A page with what these rows say: pictures, verdict and tables; what the laboratory said stays."""
     measured = text[text.index(BEGIN) : text.index(END)]
-    first, last = measured.index("\n* ") + 1, measured.index("\n\nBrackets hold")
-    sentences = [f"* {sentence}" for sentence in study_of(name).verdict(rows)]
+    head = measured[: re.search(r"^(!\[|\* )", measured, re.MULTILINE).start()]
+    kept = [line for line in measured.split("\n") if line.startswith(tuple(f"* {env}" for env in levels(rows, "env")))]
+    sentences = study_of(name).verdict(rows)
     if name in WITH_LABORATORY:
-        begins = tuple(f"* {env}" for env in levels(rows, "env"))
-        sentences += [line for line in measured[first:last].split("\n") if line.startswith(begins)]
-    return text.replace(measured, measured[:first] + "\n".join(sentences) + measured[last:])
+        sentences += [line.removeprefix("* ") for line in kept if line.removeprefix("* ") not in sentences]
+    table = summarize_rows(rows, factors_of(name))
+    return text.replace(measured, f"{head}{body(name, sentences, table)}\n")
+
+
+def factors_of(name: str) -> list[str]:
+    return study_of(name).grid(SCALES.get(name, "laptop")).sizes()["factors"]
+
+
+def add(name: str, out: Path) -> None:
+    """Train the settings that the grid has and the committed rows lack, and join the rows.
+
+    The first setting of each of their environments is trained again beside them: what was committed must not differ.
+    """
+    study, scale, rows, factors = study_of(name), SCALES.get(name, "laptop"), committed_rows(name), factors_of(name)
+    grid = study.grid(scale)
+
+    def place(row: Row) -> tuple[object, ...]:
+        return (row["env"], *(row[factor] for factor in factors))
+
+    committed = {place(row) for row in rows}
+    of_cell = {place({"env": cell.config.env} | cell.factors): cell for cell in grid.cells}
+    missing = [cell for where, cell in of_cell.items() if where not in committed]
+    envs = list(dict.fromkeys(cell.config.env for cell in missing))
+    again = [next(cell for cell in grid.cells if cell.config.env == env) for env in envs]
+    if not missing:
+        return
+    part = dataclasses.replace(study, grid=lambda scale: Grid([*again, *missing], grid.num_seeds), laboratory=nothing)
+    new = run_study(part, scale, out / f"study-{name}-{scale}-added").rows()
+    repeated = {place({"env": cell.config.env} | cell.factors) for cell in again}
+    sentences = []
+    for column, score in MEASURES.items():
+        now, before = ([row for row in each if place(row) in repeated] for each in (new, rows))
+        between = difference(scores(now, column), scores(before, column))[1].value
+        sentences.append(f"{estimate_text(between, 3)} in normalized {score}")
+    kept = [row for row in rows if place(row) in of_cell]
+    added = [row for row in new if place(row) not in repeated]
+    order = {where: index for index, where in enumerate(of_cell)}
+    text = csv_text(sorted([*kept, *added], key=lambda row: order[place(row)]))
+    (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    page, names = HERE / f"{name}.md", ", ".join(dict.fromkeys(variant_name(row, factors) for row in added))
+    note = (
+        f"{ADDED} ({names}) were trained later than the rest, by `python docs/results/studies.py --add --only {name}`. "
+        f"Trained again beside them, the first setting of each environment differs from its committed rows by "
+        f"{' and '.join(sentences)}.\n"
+    )
+    before = re.sub(rf"{ADDED}.*?\n\n", "", page.read_text(), flags=re.DOTALL)
+    page.write_text(
+        re.sub(rf"({BEGIN}\n.*?\n\n)", lambda found: f"{found[1]}{note}\n", before, count=1, flags=re.DOTALL)
+    )
+
+
+def nothing(scale: str) -> list[Measurement]:
+    return []
 
 
 def redraw(name: str, rows: list[Row]) -> None:
     """The pictures for which the rows are enough."""
     study = study_of(name)
-    factors, gaps = study.grid("laptop").sizes()["factors"], gaps_of(study, rows)
+    factors = factors_of(name)
     if "scores" in PICTURES[name]:
         save_figure(draw_scores(rows, factors, name), HERE / f"{name}-scores.png")
-    if "gaps" in PICTURES[name] and gaps is not None:
-        save_figure(draw_gaps(gaps, name), HERE / f"{name}-gaps.png")
+    for picture, bars in (("gaps", gaps_of(study, rows)), ("pairs", pairs_of(study, rows))):
+        if picture in PICTURES[name] and bars is not None:
+            save_figure(draw_bars(bars, name), HERE / f"{name}-{picture}.png")
 
 
 def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
@@ -108,19 +169,25 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     with (path / "timing.csv").open(newline="") as file:
         minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
-    lines = [
+    head = (
         f"`isobatch study run {name} --scale {report['scale']}`: {report['cells']} settings x {report['seeds']} seeds, "
         f"{report['env_steps'] / 1e6:.0f} million environment steps, {minutes:.0f} minutes of training and compilation "
-        f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}.",
-        "",
+        f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
+    )
+    return f"{head}\n\n{body(name, report['verdict'], report['table'])}"
+
+
+def body(name: str, sentences: list[str], table: list[Line]) -> str:
+    """Pictures, verdict and tables."""
+    lines = [
         *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in PICTURES[name]),
-        *(f"* {sentence}" for sentence in report["verdict"]),
+        *(f"* {sentence}" for sentence in sentences),
         "",
         "Brackets hold 95 % intervals.",
     ]
-    for env in dict.fromkeys(line["env"] for line in report["table"]):
+    for env in dict.fromkeys(line["env"] for line in table):
         lines += ["", f"**{env}**", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-        lines += [f"| {' | '.join(line['cells'])} |" for line in report["table"] if line["env"] == env]
+        lines += [f"| {' | '.join(line['cells'])} |" for line in table if line["env"] == env]
     return "\n".join(lines)
 
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from isobatch.networks.initialization import make_actor_critic as make_actor_critic
     from isobatch.networks.moments import Moments as Moments
     from isobatch.networks.own_networks import register_networks as register_networks
+    from isobatch.planning.plan import plan as plan
+    from isobatch.planning.planned import Plan as Plan
     from isobatch.policies.agent import load_agent as load_agent
     from isobatch.policies.returns import Evaluation as Evaluation
     from isobatch.policies.returns import evaluate as evaluate
@@ -95,6 +97,8 @@ _HOMES = {
     "policies.returns": "Evaluation evaluate",
     "studies.claims": "study_names",
     "studies.runner": "run_study",
+    "planning.plan": "plan",
+    "planning.planned": "Plan",
     "tuning.tune": "tune",
     "tuning.tuned": "Tuned",
 }

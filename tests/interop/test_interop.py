@@ -401,3 +401,12 @@ def test_environments_that_cannot_be_spread_over_runners() -> None:
     read = interop.read(interop.library("rllib"), "minibatch_size: 500\n")
     with pytest.raises(UsageError, match="num_envs=1 cannot be spread over num_env_runners=2"):
         read.write(rescale(read.config, num_envs=1).after)
+
+
+def test_a_setting_that_would_stand_under_a_number_is_refused_in_a_sentence() -> None:
+    """`agent: 5` holds no settings of the agent, and what changes would have to stand under it."""
+    there = interop.from_settings(interop.library("skrl"), {"agent": 5}, overrides={"num_envs": 4})
+    with pytest.raises(UsageError, match="agent=5 is no mapping"):
+        there.write(there.config.replace(gamma=0.5))
+    with pytest.raises(UsageError, match="train=5 stands in no section"):
+        interop.library("pufferlib").form.render({"train": 5}, None)

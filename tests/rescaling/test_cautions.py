@@ -34,7 +34,11 @@ def warned(result: Rescaled, *words: str) -> bool:
         (dict(), dict(factor=1 / 16, use=["malladi"]), ["malladi", "beta1 breaks above 10", "16-fold"]),
         (dict(), dict(factor=0.25), ["advantage decay 0", "65,536", "262,144"]),
         (dict(staleness=4), dict(factor=4), ["staleness=4", "65,536", "262,144", "staleness=16"]),
-        (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2-fold"]),
+        (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2-fold", "clip-noise makes it 1;"]),
+        (dict(max_grad_norm=0.5), dict(factor=4, critical_batch=8192), ["clip-noise makes it 0.7906;"]),
+        (dict(max_grad_norm=0.5), dict(factor=4, use=["clip-noise"]), ["0.5 -> 1 counts", "as noise"]),
+        (dict(), dict(factor=0.5, use=["surge"], critical_batch=1e4), ["16,384 is beyond", "10000", "falls again"]),
+        (dict(), dict(factor=1 / 256, use=["beta2-half-life"]), ["beta2=0.774", "beta1=0.9", "use betas"]),
     ],
 )
 def test_warnings_where_the_theory_stops(changes: dict, target: dict[str, Any], words: list[str]) -> None:
@@ -44,6 +48,9 @@ def test_warnings_where_the_theory_stops(changes: dict, target: dict[str, Any], 
 def test_no_warning_without_a_cause() -> None:
     assert rescale(PAPER_WITHOUT_PHASES, factor=4, critical_batch=1e6).warnings == ()
     a2c = PAPER_WITHOUT_PHASES.replace(objective="policy-gradient", proximal_policy="behavior", num_minibatches=1)
+    clipped = PAPER_WITHOUT_PHASES.replace(max_grad_norm=0.5)
+    newer = ["surge", "clip-noise", "beta2-half-life"]
+    assert rescale(clipped, factor=4, use=newer, critical_batch=1e6).warnings == ()
     # Without a proximal policy there is no age to change.
     assert rescale(a2c, factor=4, critical_batch=1e6).warnings == ()
 

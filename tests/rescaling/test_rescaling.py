@@ -146,6 +146,22 @@ def test_composition_when_growing(base: Config, long: float, beta: float, a: int
     assert_same(twice, rescale(base, factor=0.5 ** (a + b), use=use).after)
 
 
+@given(bases(), st.floats(1, 1e6), st.floats(0.01, 100), powers, powers)
+def test_composition_of_the_rules_that_know_the_critical_batch(
+    base: Config, critical: float, limit: float, a: int, b: int
+) -> None:
+    """As long as it is the same critical batch; identity and inverse follow from a = 0 and b = -a."""
+    base = base.replace(max_grad_norm=limit, optimizer="adam")
+    use = ["surge", "clip-noise", "beta2-half-life"]
+
+    def moved(config: Config, factor: float) -> Config:
+        return rescale(config, factor=factor, use=use, critical_batch=critical).after
+
+    assert moved(base, 1) == base
+    assert_same(moved(moved(base, 2**a), 2**b), moved(base, 2 ** (a + b)))
+    assert_same(moved(moved(base, 2**a), 0.5**a), base)
+
+
 @given(bases(), st.integers(0, 10))
 def test_inverse(base: Config, a: int) -> None:
     use = optional(base)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paper_settings import PAPER
 
+from isobatch.errors import UsageError
 from isobatch.rescaling import rescale, rules
 from isobatch.settings.geometry import center_of_mass, span
 
@@ -48,6 +49,53 @@ def test_published_alternatives_by_hand() -> None:
     assert rescale(PAPER, factor=4, use=["linear-adam"]).after.hypers.learning_rate == pytest.approx(1.25e-4)
     assert rescale(PAPER.replace(optimizer="sgd"), factor=4).after.hypers.learning_rate == pytest.approx(1.25e-4)
     assert rescale(PAPER.replace(optimizer="rmsprop"), factor=4).after.hypers.learning_rate == pytest.approx(2.5e-4)
+
+
+def test_the_best_step_size_rises_and_falls_around_the_critical_batch() -> None:
+    """Li et al. 2024, equation 2, up to its maximum: 1 / ((sqrt(B_c/B) + sqrt(B/B_c)) / 2) at B = B_c is 1, at
+    B = 4 B_c and B_c/4 it is 2 / (2 + 1/2) = .8. Rising from B_c/4 by 16 ends where it began."""
+    at = {b: rules.surge(1.0, 400, b, 400) for b in (100, 400, 1600)}
+    assert at == pytest.approx({100: 0.8, 400: 1.0, 1600: 0.8})
+    base = PAPER.replace(learning_rate=1e-3, aux_learning_rate=4e-3)  # minibatches of 8,192
+    peak = rescale(base, factor=1 / 4, use=["surge"], critical_batch=4 * 8192).after.hypers
+    assert (peak.learning_rate, peak.aux_learning_rate) == pytest.approx((1e-3 / 0.8, 4e-3 / 0.8))
+    beyond = rescale(base, factor=1 / 16, use=["surge"], critical_batch=4 * 8192).after.hypers
+    assert beyond.learning_rate == pytest.approx(1e-3)
+
+
+def test_far_below_the_critical_batch_the_best_step_size_goes_by_the_square_root() -> None:
+    near = rescale(PAPER, factor=16, use=["surge"], critical_batch=1e12).after.hypers
+    assert near.learning_rate == pytest.approx(rescale(PAPER, factor=16).after.hypers.learning_rate, rel=1e-6)
+
+
+def test_the_half_life_of_beta2_is_held_in_samples_and_beta1_stays() -> None:
+    """Marek et al. 2025: .95 at batch 16 is .95^(1/16) = .9968 at batch 1, ".997" in their text; half is forgotten in
+    ln .5 / ln .95 = 13.51 steps of 16, or 216.2 of 1."""
+    assert round(rules.power(0.95, 16), 4) == 0.9968
+    base = PAPER.replace(beta2=0.95)
+    result = rescale(base, factor=16, use=["beta2-half-life"])
+    assert (result.after.hypers.beta1, round(result.after.hypers.beta2, 4)) == (0.9, 0.9968)
+    (change,) = [c for c in result.changes if c.rule == "beta2-half-life"]
+    assert "13.51 -> 216.2 steps" in change.reason
+    assert rules.half_life(0.0) == 0
+
+
+def test_a_threshold_follows_the_length_of_the_gradient() -> None:
+    """E|G_B|^2 = |G|^2 + S/B. With |G|^2 = 1 and S = 300, B_crit = 300: at B = 100 the norm is 2, at B = 37.5 it is 3,
+    so a threshold of .5 becomes .75. All noise: sqrt(100/37.5). All signal: it stays."""
+    assert rules.noise_threshold(0.5, 100, 37.5, 300) == pytest.approx(0.75)
+    assert rules.noise_threshold(0.5, 100, 25, None) == pytest.approx(1.0)
+    assert rules.noise_threshold(0.5, 100, 25, 1e-9) == pytest.approx(0.5)
+    base = PAPER.replace(max_grad_norm=0.5)
+    assert rescale(base, factor=4, use=["clip-noise"]).after.hypers.max_grad_norm == pytest.approx(1.0)
+    known = rescale(base, factor=4, use=["clip-noise"], critical_batch=8192).after.hypers.max_grad_norm
+    assert known == pytest.approx(0.5 * math.sqrt(5 / 2))
+    assert math.isinf(rescale(PAPER, factor=4, use=["clip-noise"]).after.hypers.max_grad_norm)
+
+
+def test_a_rule_that_goes_by_the_critical_batch_is_refused_without_it() -> None:
+    with pytest.raises(UsageError, match=r"rule surge goes by the critical batch size.*pass critical_batch"):
+        rescale(PAPER, factor=4, use=["surge"])
 
 
 def test_iteration_batch_only_holds_minibatch_size_learning_rate_and_proximal_policy() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import fake_study
 import jax
 import pytest
+from tiny import tiny
 
 from isobatch import files
 from isobatch.errors import RunError, UsageError
 from isobatch.statistics.normalization import range_of
 from isobatch.studies import study_directory
+from isobatch.studies.grid import Cell, Grid
 from isobatch.studies.runner import parts_of, run_study
 from isobatch.studies.study_directory import StudyDirectory, typed
 
@@ -68,6 +70,31 @@ def test_other_results_are_refused(finished: Path, tmp_path: Path, monkeypatch: 
     (tmp_path / "study.json").write_text('{"study": ')
     with pytest.raises(UsageError, match=r"damaged study\.json"):
         run_study(FAKE, "quick", tmp_path)
+
+
+def test_a_grid_that_grew_trains_what_is_new(finished: Path, tmp_path: Path) -> None:
+    """A cell that shares a program with finished ones is trained alone; it stands where the grid has it."""
+    rows = (finished / "rows.csv").read_text().splitlines()
+    path = shutil.copytree(finished, tmp_path / "fake")
+    added = Cell(tiny(learning_rate=0.1, num_steps=8, total_timesteps=384), {"learning_rate": 0.1, "num_steps": 8})
+    before = FAKE.grid("quick")
+    grid = Grid([before.cells[0], added, *before.cells[1:]], before.num_seeds)
+    labels = []
+    study = dataclasses.replace(FAKE, grid=lambda scale: grid)
+    directory = run_study(study, "quick", path, lambda label, done: labels.append(label))
+    assert {label.split(":")[0] for label in labels} == {"part 4 of 4", "done"}
+    after = (path / "rows.csv").read_text().splitlines()
+    assert [line for line in after if not line.startswith(added.name)] == rows
+    assert [row["cell"] for row in directory.rows()[2:4]] == [added.name] * 2
+    assert directory.info["cells"] == 6
+    run_study(study, "quick", path, lambda label, done: labels.append(label))
+    assert (path / "rows.csv").read_text().splitlines() == after
+    fewer = dataclasses.replace(FAKE, grid=lambda scale: Grid(grid.cells[1:], 2))
+    with pytest.raises(UsageError, match=r"holds other results: grid \("):
+        run_study(fewer, "quick", path)
+    more_seeds = dataclasses.replace(FAKE, grid=lambda scale: Grid(grid.cells, 3))
+    with pytest.raises(UsageError, match=r"holds other results: grid \("):
+        run_study(more_seeds, "quick", path)
 
 
 def test_a_full_disk_stops_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ def test_a_line_for_each_trial_and_a_bar_for_each_setting(browser: Browser) -> N
     assert browser.run(count.format("#parallel-plot .trial.stopped")) == 9
     assert browser.run(count.format("#importance-plot .bar")) == len(RANGES)
     assert browser.run(count.format("#curves-plot .mean")) == 11  # the best ten, and where it started
+    assert browser.run(count.format("#curves-plot .band")) == 0  # of so many lines they would hide each other
 
 
 @needs_browser

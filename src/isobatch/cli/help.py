@@ -76,6 +76,10 @@ BRIEF = {
             "for_num_envs", "total_timesteps", "from_defaults", "out", "on", "json",
         ),
     ),
+    "plan": Brief(
+        ("plan runs/my-run", "plan runs/my-run --score 450 --out plan.png", "plan --env CartPole-v1 --num-seeds 4"),
+        ("run_dir", "score", "critical_batch", "plan_seeds", "out", "json", *GEOMETRY, "total_timesteps", "num_seeds"),
+    ),
     "study": Brief(
         (
             "study list",

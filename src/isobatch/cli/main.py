@@ -24,6 +24,7 @@ COMMANDS = {
     "advise": "see where the samples go, and what to watch",
     "diagnose": "measure how noisy and how biased the gradient is",
     "tune": "search for better hyperparameters",
+    "plan": "find the batch that reaches a score soonest on this machine",
     "study": "run an experiment that tests a claim",
     "plot": "draw learning curves of runs",
     "verify": "train twice and compare every bit",
@@ -31,7 +32,7 @@ COMMANDS = {
     "demo": "see what it is about, in a few minutes",
 }
 HELP_WORDS = ("-h", "--help", "--help-all")
-COMPILING = ("train", "eval", "play", "diagnose", "tune", "study", "verify", "demo")
+COMPILING = ("train", "eval", "play", "diagnose", "tune", "plan", "study", "verify", "demo")
 COMPILE_CACHE = "ISOBATCH_COMPILE_CACHE"  # a directory, or 0
 USAGE = """isobatch: policy optimization that behaves the same at any batch size.
 

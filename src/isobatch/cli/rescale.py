@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     text = answer.text if answer else dump_settings(changed_settings(after))
     others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
     control = _control_sentences(source, before, after)
-    doubtful = [*source.doubtful, *source.remarks] if source else []
+    doubtful = _doubtful(source, before, after)
     if args.out:
         write_file(args.out, text)
     if args.json:
@@ -157,6 +157,16 @@ def _control_sentences(source: LibrarySettings | None, before: Config, after: Co
     from isobatch.advice.kl_control import kl_sentences
 
     return kl_sentences(source.control, before, after)
+
+
+def _doubtful(source: LibrarySettings | None, before: Config, after: Config) -> list[str]:
+    """What is not known of another library's settings, or what no rule moves."""
+    if source is None:
+        return []
+    from isobatch.interop.foreign_optimizers import optimizer_cautions
+
+    cautions = optimizer_cautions(source.settings, before, after)
+    return list(dict.fromkeys([*source.doubtful, *source.remarks, *cautions]))
 
 
 def _adapts(source: LibrarySettings | None) -> bool:

@@ -17,6 +17,7 @@ RUNS = {  # the arguments that name a run which is loaded, by command
     "export": ("run_dir",),
     "diagnose": ("run_dir",),
     "advise": ("run_dir",),
+    "plan": ("run_dir",),
 }
 
 

@@ -15,15 +15,16 @@ def squared_bias(
 ) -> Estimate:
     """|E D|^2 = mean_{u != v} D_u . D_v, where D_u = estimator - reference gradient on independent unit u.
 
-    |mean_u D_u|^2 would add Var(D)/U to it; pairs of different units add nothing, so the result may be slightly
-    negative. `groups` [U] names the independent unit of each row where several rows belong to one: their mean counts.
+    |mean_u D_u|^2 would add Var(D)/U to it; pairs of different units add nothing, so the value may be slightly
+    negative, the ends of its interval are not. `groups` [U] names the independent unit of each row where several rows
+    belong to one: their mean counts.
     """
     gram = square(difference_gram)
     if groups is not None:
         if np.shape(groups) != (len(gram),):
             raise UsageError(f"groups has shape {np.shape(groups)}: name a group for each of {len(gram)} rows")
         gram = mean_gram(gram, np.unique(np.asarray(groups), return_inverse=True)[1])
-    return estimate(lambda w: pair_mean(gram, w), len(gram), resamples, seed, distinct=2)
+    return estimate(lambda w: pair_mean(gram, w), len(gram), resamples, seed, distinct=2, least=0.0)
 
 
 def mean_squared_error(variance: Estimate, bias: Estimate) -> Estimate:

@@ -8,6 +8,7 @@ which comes in whole trajectories.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,10 @@ Number = Any  # a float, or an array of any framework
 
 @dataclass(frozen=True)
 class NoiseScale:
-    """|G|^2, S, and S/|G|^2 in samples: infinite where the gradient cannot be told from its noise."""
+    """|G|^2, S, and S/|G|^2 in samples: infinite where the gradient cannot be told from its noise.
+
+    |G|^2 is unbiased and may fall below 0; no end of an interval does.
+    """
 
     signal: Estimate
     noise: Estimate
@@ -52,12 +56,11 @@ def noise_scale(unit_gram: ArrayLike, samples_per_unit: float, resamples: int = 
     if b <= 0:
         raise UsageError(f"samples_per_unit = {b}: give the number of samples in a trajectory, 1 or more")
     variance = direct(gram)
+    of = partial(estimate, units=len(gram), resamples=resamples, seed=seed, least=0.0)
     return NoiseScale(
-        signal=estimate(lambda w: pair_mean(gram, w), len(gram), resamples, seed),
-        noise=estimate(lambda w: b * variance(w), len(gram), resamples, seed),
-        critical_batch=estimate(
-            lambda w: ratio(b * variance(w), pair_mean(gram, w), otherwise=np.inf), len(gram), resamples, seed
-        ),
+        signal=of(lambda w: pair_mean(gram, w)),
+        noise=of(lambda w: b * variance(w)),
+        critical_batch=of(lambda w: ratio(b * variance(w), pair_mean(gram, w), otherwise=np.inf)),
     )
 
 

@@ -29,7 +29,8 @@ class Decomposition:
 
     `by_lag` splits `within`: (lag, the part of the total from pairs that far apart). `sample_variance` is
     E|g_i - mu|^2 of one sample; `effective_samples` = sample_variance / total is the number of independent
-    samples whose mean would be as noisy as the batch's.
+    samples whose mean would be as noisy as the batch's. Values are unbiased and may fall below 0 where a variance
+    cannot; the ends of its interval do not.
     """
 
     total: Estimate
@@ -59,15 +60,16 @@ def decompose_sums(
     lags = range(1, sums.longest_lag + 1) if lags is None else lags
     total, sample = direct(sums.batch_gram), sums.centered(INDIVIDUAL, power=1)
     of = partial(estimate, units=sums.batches, resamples=resamples, seed=seed, distinct=3, what="batches")
+    positive = partial(of, least=0.0)
     return Decomposition(
-        total=of(total),
-        individual=of(sums.centered(INDIVIDUAL)),
+        total=positive(total),
+        individual=positive(sums.centered(INDIVIDUAL)),
         covariance=of(sums.centered(COVARIANCE)),
         within=of(sums.centered(WITHIN)),
         across=of(sums.centered(ACROSS)),
         by_lag=tuple((lag, of(sums.centered(sums.at_lag(lag)))) for lag in lags),
-        sample_variance=of(sample),
-        effective_samples=of(lambda w: ratio(sample(w), total(w), otherwise=np.inf)),
+        sample_variance=positive(sample),
+        effective_samples=positive(lambda w: ratio(sample(w), total(w), otherwise=np.inf)),
     )
 
 
@@ -82,4 +84,4 @@ def direct_variance(batch_gram: ArrayLike, resamples: int = 1000, seed: int = 0)
     The value needs two batches (`resamples` = 0), its interval four.
     """
     batch_gram = square(batch_gram)
-    return estimate(direct(batch_gram), len(batch_gram), resamples, seed, distinct=2, what="batches")
+    return estimate(direct(batch_gram), len(batch_gram), resamples, seed, distinct=2, what="batches", least=0.0)

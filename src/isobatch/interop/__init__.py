@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from isobatch.errors import UsageError, unknown_name
 from isobatch.interop import (
@@ -50,7 +49,7 @@ def read(
     *,
     env: str | None = None,
     algo: str = "ppo",
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
 ) -> LibrarySettings:
     """Hyperparameters in the library's own words; `overrides` are settings of ours that win over them.
 

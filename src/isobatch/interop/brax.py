@@ -12,14 +12,12 @@ normalized per minibatch, and computed anew with the newest value function at ea
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
     Key,
     Known,
+    Raw,
     adaptive,
     as_is,
     bound,
@@ -33,7 +31,7 @@ from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 MARK = "unroll_length"
 
@@ -45,9 +43,9 @@ def _int(known: Known, name: str) -> int:
 def _unroll() -> Key:
     """T is a whole number of unrolls; they keep their length where that is possible."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        envs = known.settings["num_envs"]
-        unrolls = _int(known, "batch_size") * known.settings["num_minibatches"]
+    def read(value: object, known: Known) -> SettingsByName:
+        envs = known.size("num_envs")
+        unrolls = _int(known, "batch_size") * known.size("num_minibatches")
         if unrolls % envs:
             raise UsageError(
                 f"batch_size x num_minibatches = {unrolls} unrolls are not a whole number for num_envs={envs} each: "
@@ -55,7 +53,7 @@ def _unroll() -> Key:
             )
         return {"num_steps": unrolls // envs * parse_value(MARK, value, int)}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         length = 0 if old is None else parse_value(MARK, old, int)
         return length if length and config.num_steps % length == 0 else config.num_steps
 
@@ -65,11 +63,11 @@ def _unroll() -> Key:
 def _batch() -> Key:
     """Unrolls of a minibatch."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        unrolls = parse_value("batch_size", value, int) * known.settings["num_minibatches"]
-        return {"num_steps": unrolls * _int(known, MARK) / known.settings["num_envs"]}
+    def read(value: object, known: Known) -> SettingsByName:
+        unrolls = parse_value("batch_size", value, int) * known.size("num_minibatches")
+        return {"num_steps": unrolls * _int(known, MARK) / known.size("num_envs")}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         size, length = config.geometry.optimization_batch, _int(known, MARK)
         if size % length:
             raise UsageError(
@@ -106,7 +104,7 @@ PPO = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     if raw("learning_rate_schedule") != "ADAPTIVE_KL":
         return None
     return KlControl("desired_kl", parse_value("desired_kl", raw("desired_kl"), float), "adaptive")

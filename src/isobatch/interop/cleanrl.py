@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.interop.form import Form
-from isobatch.interop.keys import Key, Known, as_is, choice, environment, number, one_clip, stop_at, whole
+from isobatch.interop.keys import Key, Known, Raw, as_is, choice, environment, number, one_clip, stop_at, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 COMMAND = "command"
 """Where the words before the first flag are kept, such as `python cleanrl/ppo.py`."""
 
 # Defaults of the scripts, as they stand in the repository; the others are as in ppo.py.
-SCRIPTS: dict[str, dict[str, Any]] = {
+SCRIPTS: dict[str, SettingsByName] = {
     "ppo.py": dict(
         env_id="CartPole-v1",
         total_timesteps=500_000,
@@ -67,7 +66,7 @@ DEFAULT = object()
 """Default that depends on the script."""
 
 
-def defaults(command: str) -> dict[str, Any]:
+def defaults(command: str) -> SettingsByName:
     """The defaults of the script that a command names, or of ppo.py."""
     script = next((s for s in SCRIPTS if any(word.rsplit("/", 1)[-1] == s for word in command.split())), "ppo.py")
     return OTHERS | SCRIPTS["ppo.py"] | SCRIPTS[script]
@@ -77,8 +76,8 @@ def _flag(key: Key) -> Key:
     """A key whose default is looked up by the script's name."""
     (name,) = key.names
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        return key.read(defaults(known.raw(COMMAND))[name] if value is DEFAULT else value, known)
+    def read(value: object, known: Known) -> SettingsByName:
+        return key.read(defaults(str(known.raw(COMMAND)))[name] if value is DEFAULT else value, known)
 
     return Key(key.names, key.fields, DEFAULT, read, key.write)
 
@@ -110,7 +109,7 @@ PPO = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     """`--target-kl`: the epochs end after the first one that is above it."""
     target = raw("target_kl")
     if target is None or str(target).lower() == "none":
@@ -118,14 +117,14 @@ def control(raw: Callable[[str], Any]) -> KlControl | None:
     return KlControl("target_kl", parse_value("target_kl", target, float), "stop", factor=1.0)
 
 
-def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
     """A command line, with or without the words before its flags."""
     try:
         words = shlex.split(text.replace("\\\n", " "))  # a command that goes on in the next line
     except ValueError as error:
         raise UsageError(f"the CleanRL command cannot be split into words ({error}): check its quotes.") from None
     first = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    settings: dict[str, Any] = {COMMAND: shlex.join(words[:first])} if first else {}
+    settings: SettingsByName = {COMMAND: shlex.join(words[:first])} if first else {}
     switches = {key.names[0] for key in PPO if key.names[0] in ("anneal_lr", "norm_adv", "clip_vloss")}
     rest = words[first:]
     while rest:
@@ -144,15 +143,16 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
             settings[name] = True
     if env is not None:
         settings["env_id"] = env
-    return settings, settings.get("env_id")
+    named = settings.get("env_id")
+    return settings, None if named is None else str(named)
 
 
-def render(settings: Mapping[str, Any], env: str | None) -> str:
+def render(settings: Mapping[str, object], env: str | None) -> str:
     flags = [_flag_text(name, value) for name, value in settings.items() if name != COMMAND]
-    return " ".join([settings[COMMAND], *flags] if COMMAND in settings else flags)
+    return " ".join([str(settings[COMMAND]), *flags] if COMMAND in settings else flags)
 
 
-def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The command with the flags that change, or are new at its end, and every other word as it was typed."""
     before, _ = parse(text, None)
     changed = text.rstrip()
@@ -169,7 +169,7 @@ def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
     return changed if parse(changed, env) == parse(rendered, env) else rendered
 
 
-def _flag_text(name: str, value: Any) -> str:
+def _flag_text(name: str, value: object) -> str:
     flag = "--" + name.replace("_", "-")
     if isinstance(value, bool):
         return flag if value else flag.replace("--", "--no-", 1)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
@@ -85,7 +84,7 @@ def as_algorithm(config: Config, algo: str) -> Converted:
 
 
 def from_sb3(
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     *,
     env: str,
     total_timesteps: int,
@@ -125,11 +124,11 @@ def from_sb3(
     return for_isobatch(there, algo=algo).config
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: object) -> object:
     """A schedule that is a function as rl-zoo3 writes it: a number, or `lin_` and one."""
     if not callable(value):
         return value
-    start, half, end = (float(_call(value, progress)) for progress in (1.0, 0.5, 0.0))
+    start, half, end = (parse_value(name, value(progress), float) for progress in (1.0, 0.5, 0.0))
     if start == half == end:
         return start
     if math.isclose(half, start / 2, rel_tol=1e-6) and abs(end) <= 1e-6 * abs(start):
@@ -138,7 +137,3 @@ def _plain(name: str, value: Any) -> Any:
         f"{name} goes from {start:g} over {half:g} to {end:g}: only constant ones and lines to 0 have a "
         "counterpart here."
     )
-
-
-def _call(schedule: Callable[[float], float], progress: float) -> float:
-    return parse_value("schedule", schedule(progress), float)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from isobatch.errors import UsageError
 from isobatch.interop.keys import find
-from isobatch.interop.library import Library, Settings
+from isobatch.interop.library import Library
+from isobatch.settings.parsing import SettingsByName
 
 SURE, FEW, MANY = 6, 3, 2
 """Names that a library has to know to be taken at its word; else a text looks like another library's if that knows at
@@ -15,7 +16,7 @@ least so many, and so many times as many."""
 LOOKED_AT = 5  # entries of a file that has many
 
 
-def names_known(library: Library, settings: Settings) -> int:
+def names_known(library: Library, settings: SettingsByName) -> int:
     """How many settings of a library these hold, for the algorithm of which they have the most."""
     return max(
         sum(bool(key.fields) and find(settings, key.names) is not None for key in keys)
@@ -37,7 +38,7 @@ def likely_library(text: str, libraries: Iterable[Library]) -> tuple[Library, in
     return best if best and best[1] else None
 
 
-def check_whose(library: Library, settings: Settings, text: str, libraries: Iterable[Library]) -> None:
+def check_whose(library: Library, settings: SettingsByName, text: str, libraries: Iterable[Library]) -> None:
     """Raise if none of these settings is the library's, or many more are another's."""
     known = names_known(library, settings)
     if known >= SURE:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from isobatch.interop.yaml_text import edit_flat, parse_flat, render_flat
-
-Settings = dict[str, Any]
+from isobatch.settings.parsing import SettingsByName
 
 
 @dataclass(frozen=True)
 class Form:
     """What is asked of a text; unless said otherwise it is YAML that holds the settings of one run."""
 
-    parse: Callable[[str, str | None], tuple[Settings, str | None]] = parse_flat
+    parse: Callable[[str, str | None], tuple[SettingsByName, str | None]] = parse_flat
     """Text and environment -> its settings, and the environment that they are for."""
-    render: Callable[[Mapping[str, Any], str | None], str] = render_flat
+    render: Callable[[Mapping[str, object], str | None], str] = render_flat
     """Settings and environment -> text, the inverse of `parse`."""
-    edit: Callable[[str, Mapping[str, Any], str | None], str] = edit_flat
+    edit: Callable[[str, Mapping[str, object], str | None], str] = edit_flat
     """Text, settings and environment -> the text with these settings; what they do not change stays as it is."""
     excerpt: Callable[[str, str | None], str] = lambda text, env: text
     """Text and environment -> the part of the text that is about the environment."""

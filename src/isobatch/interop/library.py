@@ -11,17 +11,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
-from isobatch.interop.form import FLAT_YAML, Form, Settings
-from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, bare_name, find, get, leaves, put, tidy
+from isobatch.interop.form import FLAT_YAML, Form
+from isobatch.interop.keys import REQUIRED, UNNAMED, Key, Known, Raw, bare_name, find, get, leaves, put, tidy
 from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
+from isobatch.settings.parsing import SettingsByName
 
 # What PPO is wherever nothing else is said; PyTorch's epsilon.
-CLIPPED_PPO: Mapping[str, Any] = dict(
+CLIPPED_PPO: Mapping[str, object] = dict(
     objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8
 )
 
@@ -36,13 +36,13 @@ class Library:
     """What "batch size" means in it, in one sentence."""
     algorithms: Mapping[str, tuple[Key, ...]]
     """Its settings for each algorithm, in an order in which they can be read one after the other."""
-    fixed: Mapping[str, Mapping[str, Any]]
+    fixed: Mapping[str, Mapping[str, object]]
     """Our settings that it always has, for each algorithm."""
     form: Form = FLAT_YAML
     """How its files are read and changed."""
-    control: Callable[[Callable[[str], Any]], KlControl | None] = lambda raw: None
+    control: Callable[[Raw], KlControl | None] = lambda raw: None
     """Its settings by name -> what steers by the KL divergence, if anything does."""
-    remarks: Callable[[Callable[[str], Any]], list[str]] = lambda raw: []
+    remarks: Callable[[Raw], list[str]] = lambda raw: []
     """Its settings by name -> what the rules, or a run here, do not know of them."""
     differences: Callable[[Config], list[str]] = lambda config: []
     """What it computes otherwise than we do from the same settings, each with its size."""
@@ -57,7 +57,7 @@ class LibrarySettings:
     library: Library
     algo: str
     env: str | None
-    settings: Settings
+    settings: SettingsByName
     """As they were given."""
     config: Config
     source: str | None = None
@@ -95,13 +95,13 @@ class LibrarySettings:
         """What the rules, or a run here, do not know of these settings."""
         return self.library.remarks(self._setting)
 
-    def _setting(self, name: str) -> Any:
+    def _setting(self, name: str) -> object:
         return _raw(self.library.algorithms[self.algo], self.settings, name)
 
     def _known(self) -> dict[str, Key]:
         return {name: key for key in self.library.algorithms[self.algo] for name in key.names}
 
-    def write(self, after: Config) -> Settings:
+    def write(self, after: Config) -> SettingsByName:
         """The settings that make the library do what `after` says, as far as it can."""
         return write(self.library, self.algo, after, self.settings, self.config)
 
@@ -115,18 +115,18 @@ class LibrarySettings:
 
 def from_settings(
     library: Library,
-    settings: Settings,
+    settings: SettingsByName,
     *,
     env: str | None = None,
     algo: str = "ppo",
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
 ) -> LibrarySettings:
     """As `read`, from a mapping that is already parsed."""
     if algo not in library.algorithms:
         known = ", ".join(library.algorithms)
         raise UsageError(f"algo={algo!r} cannot be read from {library.title}: use {known}.")
     keys, replaced = library.algorithms[algo], dict(overrides or {})
-    ours: dict[str, Any] = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
+    ours: SettingsByName = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
     for key in keys:
         value = _raw(keys, settings, key.names[0])
         if value is REQUIRED or key.is_outside(value):
@@ -143,12 +143,12 @@ def write(
     library: Library,
     algo: str,
     config: Config,
-    before: Mapping[str, Any] | None = None,
+    before: Mapping[str, object] | None = None,
     config_before: Config | None = None,
-) -> Settings:
+) -> SettingsByName:
     """`config` in the library's words; what stood `before` and still holds keeps its place and its spelling."""
     keys = library.algorithms[algo]
-    settings: Settings = copy.deepcopy(dict(before or {}))
+    settings: SettingsByName = copy.deepcopy(dict(before or {}))
     for key in keys:
         name = find(settings, key.names)
         old = get(settings, name) if name else key.default
@@ -167,7 +167,7 @@ class Answer:
     """A config in the words of a library."""
 
     library: Library
-    settings: Settings
+    settings: SettingsByName
     text: str
     """Their whole text: a file that they came from, with the changes in it."""
     excerpt: str
@@ -176,7 +176,7 @@ class Answer:
     """Settings that were kept as they stood, without a counterpart here."""
     left_behind: list[str]
     """Settings of the library they came from that this one was not told."""
-    unsaid: dict[str, Any]
+    unsaid: SettingsByName
     """Ours that this library has no setting for: field name -> value."""
     consequences: dict[str, str]
     """What happens there to each of them."""
@@ -223,7 +223,7 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
     )
 
 
-def _raw(keys: tuple[Key, ...], settings: Mapping[str, Any], first_name: str) -> Any:
+def _raw(keys: tuple[Key, ...], settings: Mapping[str, object], first_name: str) -> object:
     key = next((key for key in keys if key.names[0] == first_name), None)
     if key is None:
         return None

@@ -13,19 +13,33 @@ iteration. `learning_rate`, `beta` and `epsilon` fall linearly by default, epsil
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.interop.form import Form
-from isobatch.interop.keys import REQUIRED, Key, Known, as_is, find, get, key, leaves, number, one_clip, put, whole
+from isobatch.interop.keys import (
+    REQUIRED,
+    Key,
+    Known,
+    Raw,
+    as_is,
+    choice,
+    find,
+    get,
+    key,
+    leaves,
+    number,
+    one_clip,
+    put,
+    whole,
+)
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.geometry import divisors
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 BUFFER, BATCH, HORIZON = "hyperparameters.buffer_size", "hyperparameters.batch_size", "time_horizon"
 
@@ -54,16 +68,16 @@ def _rollouts(known: Known) -> int:
 
 
 def _buffer() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         used = _used(known)
-        envs = known.settings.get("num_envs") or _rollouts(known)
+        envs = known.size("num_envs") if known.settings.get("num_envs") else _rollouts(known)
         if used % envs:
             raise UsageError(
                 f"{BUFFER}: {used} steps cannot be shared by num_envs={envs} equally: give another number."
             )
         return {"num_envs": envs, "num_steps": used // envs}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         new = config.geometry.iteration_batch
         if old is None:
             return new
@@ -89,11 +103,7 @@ def _minibatch() -> Key:
         BATCH,
         "num_minibatches",
         REQUIRED,
-        lambda value, known: {
-            "num_minibatches": known.settings["num_envs"]
-            * known.settings["num_steps"]
-            // parse_value(BATCH, value, int)
-        },
+        lambda value, known: {"num_minibatches": known.samples // parse_value(BATCH, value, int)},
         lambda config, old, known: config.geometry.optimization_batch,
     )
 
@@ -116,16 +126,6 @@ def _learning_rate_schedule() -> Key:
     )
 
 
-def _normalize() -> Key:
-    return key(
-        "network_settings.normalize",
-        "normalize_observations",
-        False,
-        lambda value, known: {"normalize_observations": parse_value("normalize", value, bool)},
-        lambda config, old, known: config.normalize_observations,
-    )
-
-
 PPO = (
     _buffer(),
     _horizon(),
@@ -138,30 +138,34 @@ PPO = (
     number("hyperparameters.lambd", "gae_lambda", 0.95),
     one_clip("hyperparameters.epsilon", 0.2),
     number("hyperparameters.beta", "ent_coef", 5e-3),
-    _normalize(),
+    choice("network_settings.normalize", "normalize_observations", False, on=True, off=False),
     _schedule("epsilon_schedule", "epsilon"),
     _schedule("beta_schedule", "beta"),
 )
 
 
-def _behaviors(text: str) -> dict[str, dict[str, Any]]:
-    """Each behavior's settings, with the file's `default_settings` under them."""
-    mapping = mapping_of(text)
-    found = mapping.get("behaviors")
+def _written(text: str) -> dict[str, SettingsByName]:
+    """The settings that stand under each behavior."""
+    found = mapping_of(text).get("behaviors")
     if not isinstance(found, dict) or not found:
         raise UsageError("the text has no `behaviors:` with settings under their names: check which file it is.")
-    usual = mapping.get("default_settings") or {}
-    return {str(name): _over(usual, own) for name, own in found.items() if isinstance(own, dict)}
+    return {str(name): own for name, own in found.items() if isinstance(own, dict)}
 
 
-def _over(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _behaviors(text: str) -> dict[str, SettingsByName]:
+    """Each behavior's settings, with the file's `default_settings` under them."""
+    usual = mapping_of(text).get("default_settings")
+    return {name: _over(usual if isinstance(usual, dict) else {}, own) for name, own in _written(text).items()}
+
+
+def _over(usual: Mapping[str, object], own: Mapping[str, object]) -> SettingsByName:
     merged = copy.deepcopy(dict(usual))
     for leaf in leaves(own):
         put(merged, leaf, get(own, leaf))
     return merged
 
 
-def _is_ppo(behavior: Mapping[str, Any]) -> bool:
+def _is_ppo(behavior: Mapping[str, object]) -> bool:
     return behavior.get("trainer_type", "ppo") == "ppo"
 
 
@@ -170,7 +174,7 @@ def entries(text: str) -> list[str]:
     return [name for name, settings in _behaviors(text).items() if _is_ppo(settings)]
 
 
-def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+def parse(text: str, env: str | None) -> tuple[SettingsByName, str]:
     behaviors = _behaviors(text)
     name = env or (next(iter(behaviors)) if len(behaviors) == 1 else None)
     if name is None:
@@ -184,21 +188,21 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     return behaviors[name], name
 
 
-def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The file with this behavior's settings; those that it took from `default_settings` become its own."""
     before, name = parse(text, env)
-    own = copy.deepcopy(mapping_of(text)["behaviors"][name])
+    own = _written(text)[name]
     for leaf in leaves(settings):
         if find(before, (leaf,)) is None or get(before, leaf) != get(settings, leaf):
             put(own, leaf, get(settings, leaf))
-    return edit_yaml(text, own, "behaviors", str(name))
+    return edit_yaml(text, own, "behaviors", name)
 
 
-def render(settings: Mapping[str, Any], env: str | None) -> str:
+def render(settings: Mapping[str, object], env: str | None) -> str:
     return render_flat({"behaviors": {env or "unnamed": {"trainer_type": "ppo"} | dict(settings)}}, env)
 
 
-def remarks(raw: Callable[[str], Any]) -> list[str]:
+def remarks(raw: Raw) -> list[str]:
     """Schedules that are the default, so files need not name them."""
     falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
     found = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]

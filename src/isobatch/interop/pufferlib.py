@@ -12,16 +12,15 @@ optimizer is Muon unless the file says adam, and its rate falls like a cosine: t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.interop.form import Form
 from isobatch.interop.ini_text import edit, parse, render
-from isobatch.interop.keys import Key, Known, as_is, choice, key, number, value_clip, whole
+from isobatch.interop.keys import Key, Known, Raw, as_is, choice, key, number, value_clip, whole
 from isobatch.interop.library import Library
+from isobatch.rescaling.cautions import muon_step_size
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 AUTO = "auto"
 
@@ -36,7 +35,7 @@ def _agents(known: Known) -> int:
     return _count(known, "vec.num_envs") * _count(known, "env.num_envs") * _count(known, "env.num_agents")
 
 
-def _scaled(name: str, default: Any) -> Key:
+def _scaled(name: str, default: object) -> Key:
     """A number of environments that changes by the same factor as the agents."""
     last = "env.num_envs"
 
@@ -44,11 +43,11 @@ def _scaled(name: str, default: Any) -> Key:
         """The environments of a worker change if the file has them, else the workers' number does."""
         return known.raw("vec.total_agents") is None and (name == last) == isinstance(known.raw(last), int)
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         agents = known.before.num_envs if known.before else _agents(known)  # which may have been given beside the file
         return {"num_envs": agents} if decides(known) else {}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         before = known.before.num_envs if known.before else _agents(known)
         now = _count(known, name) * config.num_envs
         if now % before:
@@ -75,8 +74,8 @@ def _total_agents() -> Key:
 def _horizon() -> Key:
     """T: the horizon, or what an explicit batch_size makes of it."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        batch, envs = known.raw("train.batch_size"), known.settings["num_envs"]
+    def read(value: object, known: Known) -> SettingsByName:
+        batch, envs = known.raw("train.batch_size"), known.size("num_envs")
         if batch == AUTO or batch is None:
             if value == AUTO:
                 raise UsageError("train.batch_size and train.bptt_horizon are both auto: say one of them.")
@@ -90,7 +89,7 @@ def _horizon() -> Key:
             )
         return {"num_steps": total // envs}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         batch = known.raw("train.batch_size")
         return config.num_steps if batch in (AUTO, None) and old != AUTO else old
 
@@ -98,12 +97,12 @@ def _horizon() -> Key:
 
 
 def _batch() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if value in (AUTO, None):
             return {}
-        return {"num_steps": parse_value("train.batch_size", value, int) / known.settings["num_envs"]}
+        return {"num_steps": parse_value("train.batch_size", value, int) / known.size("num_envs")}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return config.geometry.iteration_batch
 
     return key("train.batch_size", "num_steps", AUTO, read, write)
@@ -112,8 +111,8 @@ def _batch() -> Key:
 def _minibatch() -> Key:
     """Their number is rounded down: what does not fill one is drawn another time."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        samples, size = known.settings["num_envs"] * known.settings["num_steps"], parse_value(SIZE, value, int)
+    def read(value: object, known: Known) -> SettingsByName:
+        samples, size = known.samples, parse_value(SIZE, value, int)
         if size < 1 or samples % size:
             raise UsageError(
                 f"{SIZE}={size} does not evenly divide the {samples} samples of an iteration, as far as the "
@@ -131,21 +130,17 @@ SIZE = "train.minibatch_size"
 def _epochs() -> Key:
     """Version 4 has a ratio, how often a sample is used in the mean, which need not be whole."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
-        return {"update_epochs": max(1, round(parse_value("train.update_epochs", value, float)))}
+    def passes(value: object) -> float:
+        return parse_value("train.update_epochs", value, float)
 
     return key(
         "train.update_epochs train.replay_ratio",
         "update_epochs",
         1,
-        read,
+        lambda value, known: {"update_epochs": max(1, round(passes(value)))},
         lambda config, old, known: config.update_epochs,
-        lambda value: "" if float(value) == round(float(value)) else f"{value} passes: a whole number here",
+        lambda value: "" if passes(value) == round(passes(value)) else f"{value} passes: a whole number here",
     )
-
-
-def _optimizer() -> Key:
-    return as_is("train.optimizer", "muon", lambda value: f"{value}: Adam here" if value != "adam" else "")
 
 
 PPO = (
@@ -161,7 +156,7 @@ PPO = (
     whole("train.total_timesteps", "total_timesteps", 10_000_000),
     number("train.learning_rate", "learning_rate", 0.015),
     choice("train.anneal_lr", "lr_schedule", True, on="linear", off="constant"),
-    _optimizer(),
+    as_is("train.optimizer", "muon", lambda value: f"{value}: Adam here" if value != "adam" else ""),
     number("train.adam_beta1 train.beta1", "beta1", 0.95),
     number("train.adam_beta2 train.beta2", "beta2", 0.999),
     number("train.adam_eps train.eps", "optimizer_eps", 1e-12),
@@ -175,13 +170,16 @@ PPO = (
 )
 
 
-def remarks(raw: Callable[[str], Any]) -> list[str]:
+def remarks(raw: Raw) -> list[str]:
     """Muon is the default, so files need not name it."""
     if raw("train.optimizer") == "adam":
         return []
+    name = raw("train.optimizer")
+    if name == "muon":
+        return [muon_step_size(f"train.optimizer={name}")]
     return [
-        f"train.optimizer is {raw('train.optimizer')}, which is taken for Adam here: the rule of the square root is "
-        "derived for Adam, and nobody has shown it for another one"
+        f"train.optimizer is {name}, which is taken for Adam here: the rule of the square root is derived for Adam, "
+        "and nobody has shown it for this one"
     ]
 
 

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from isobatch.interop.form import Form, Settings
+from isobatch.interop.form import Form
 from isobatch.interop.python_text import edit as edit_python
 from isobatch.interop.python_text import entries as python_entries
 from isobatch.interop.python_text import excerpt as python_excerpt
 from isobatch.interop.python_text import find_settings, is_python
 from isobatch.interop.python_text import side_effects as python_side_effects
 from isobatch.interop.yaml_text import edit_flat, parse_flat
+from isobatch.settings.parsing import SettingsByName
 
 
 def python_or_yaml(mark: str) -> Form:
     """Either form; `mark` is a setting that every class or function of a Python text has."""
 
-    def parse(text: str, env: str | None) -> tuple[Settings, str | None]:
+    def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
         """A YAML or JSON text, or the class or function of that name in a Python text."""
         if not is_python(text):
             return parse_flat(text, env)
         found, name = find_settings(text, mark, env)
         return found.plain(), name
 
-    def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+    def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
         return edit_python(text, mark, settings, env) if is_python(text) else edit_flat(text, settings, env)
 
     return Form(

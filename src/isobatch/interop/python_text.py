@@ -13,13 +13,13 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.interop.keys import find
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.safe_yaml import MOST_CHARACTERS
 
-ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -38,7 +38,7 @@ class Source(str):
 class Leaf:
     """A value and where it stands."""
 
-    value: Any
+    value: object
     node: ast.expr
 
 
@@ -49,7 +49,7 @@ class Branch:
     node: ast.AST
     parts: dict[str, Leaf | Branch] = field(default_factory=dict)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> SettingsByName:
         return {name: part.plain() if isinstance(part, Branch) else part.value for name, part in self.parts.items()}
 
     def put(self, names: list[str], part: Leaf | Branch) -> None:
@@ -159,7 +159,7 @@ class Module:
             )
         return Leaf(self.literal(node), node)
 
-    def literal(self, node: ast.expr, depth: int = 0) -> Any:
+    def literal(self, node: ast.expr, depth: int = 0) -> object:
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -263,7 +263,7 @@ def find_settings(text: str, mark: str, entry: str | None) -> tuple[Branch, str]
     return found, fits[0]
 
 
-def edit(text: str, mark: str, after: Mapping[str, Any], entry: str | None) -> str:
+def edit(text: str, mark: str, after: Mapping[str, object], entry: str | None) -> str:
     """The text with the values that `after` has otherwise, and new ones in the calls that they belong to.
 
     What a class inherits becomes its own, in its `__post_init__`, if it has one; else it changes where it stands.
@@ -316,20 +316,20 @@ def excerpt(text: str, mark: str, entry: str | None) -> str:
 
 
 def _changed(
-    branch: Branch, before: Mapping[str, Any], after: Mapping[str, Any], way: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Leaf | Branch, Any]]:
+    branch: Branch, before: Mapping[str, object], after: Mapping[str, object], way: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Leaf | Branch, object]]:
     """The names of what changes, where it stands (or, if it is new, what it belongs to), and its new value."""
     for name, value in after.items():
-        part = branch.parts.get(name)
-        if name in before and before[name] == value:
+        part, known = branch.parts.get(name), before.get(name)
+        if name in before and known == value:
             continue
-        if isinstance(part, Branch) and isinstance(value, Mapping):
-            yield from _changed(part, before[name], value, (*way, name))
+        if isinstance(part, Branch) and isinstance(known, Mapping) and isinstance(value, Mapping):
+            yield from _changed(part, known, value, (*way, name))
         else:
             yield (*way, name), part if isinstance(part, Leaf) else branch, value
 
 
-def _insertion(text: str, node: ast.AST, name: str, value: Any) -> tuple[int, int, str]:
+def _insertion(text: str, node: ast.AST, name: str, value: object) -> tuple[int, int, str]:
     """A new keyword at the end of a call, or a new line at the end of a class's assignments."""
     if isinstance(node, ast.Call) and node.keywords:
         last = node.keywords[-1]

@@ -11,9 +11,7 @@ The value loss has the factor 1/2, as ours, and is clipped at e_clip. Advantages
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
@@ -21,6 +19,7 @@ from isobatch.interop.keys import (
     REQUIRED,
     Key,
     Known,
+    Raw,
     as_is,
     choice,
     environment,
@@ -34,7 +33,7 @@ from isobatch.interop.keys import (
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 from isobatch.settings.schedules import ADAPTIVE
 
 MOST_AGENTS = 64
@@ -58,10 +57,10 @@ def _agents(known: Known) -> int:
 
 
 def _actors() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         return {"num_envs": parse_value(ACTORS, value, int) * _agents(known)}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         agents = _agents(known) if old is not None else 1
         if config.num_envs % agents:
             raise UsageError(
@@ -75,7 +74,7 @@ def _actors() -> Key:
 
 
 def _learning_rate_schedule() -> Key:
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         if config.lr_schedule in ("linear", ADAPTIVE):
             return config.lr_schedule
         return "None" if old in (None, "linear", ADAPTIVE) else old
@@ -89,7 +88,7 @@ def _learning_rate_schedule() -> Key:
     )
 
 
-def _clipped(value: Any, on: Any) -> dict[str, Any]:
+def _clipped(value: object, on: object) -> SettingsByName:
     used = parse_value("truncate_grads", on, bool)
     return {"max_grad_norm": parse_value("grad_norm", value, float) if used else INF}
 
@@ -106,7 +105,7 @@ def _truncate() -> Key:
 
 
 def _grad_norm() -> Key:
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return old if config.hypers.max_grad_norm == INF else config.hypers.max_grad_norm
 
     return key(
@@ -122,7 +121,7 @@ def _length() -> Key:
     """`max_epochs` iterations, or `max_frames` if it is there instead."""
     epochs = iterations(_c("max_epochs"), None)
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if value is not None and parse_value(_c("max_epochs"), value, int) > 0:
             return epochs.read(value, known)
         frames = known.raw(_c("max_frames"))
@@ -130,7 +129,7 @@ def _length() -> Key:
             return {"total_timesteps": 10**12}  # until its score is reached
         return {"total_timesteps": parse_value(_c("max_frames"), frames, int)}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return old if old is None and known.raw(_c("max_frames")) else epochs.write(config, old, known)
 
     return key(_c("max_epochs"), "total_timesteps", None, read, write)
@@ -139,7 +138,7 @@ def _length() -> Key:
 def _algorithm() -> Key:
     """Its PPO is called a2c_continuous and a2c_discrete."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if not str(value).startswith("a2c"):
             raise UsageError(f"params.algo.name={value!r} is not its PPO: use a2c_continuous or a2c_discrete.")
         return {}
@@ -175,7 +174,7 @@ PPO = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     target = raw(_c("kl_threshold"))
     if raw(_c("lr_schedule")) != "adaptive" or target is None:
         return None

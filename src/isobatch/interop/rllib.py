@@ -12,8 +12,6 @@ counterpart here and are kept. Advantages are normalized over the iteration batc
 
 from __future__ import annotations
 
-from typing import Any
-
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
     UNNAMED,
@@ -30,7 +28,7 @@ from isobatch.interop.keys import (
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 
 def _count(known: Known, name: str) -> int:
@@ -43,11 +41,11 @@ def _learners(known: Known) -> int:
 
 
 def _envs() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         each = parse_value("num_envs_per_env_runner", value, int)
         return {"num_envs": _count(known, "num_env_runners") * each}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         runners = _count(known, "num_env_runners")
         if config.num_envs % runners:
             raise UsageError(

@@ -13,15 +13,13 @@ follows the KL divergence after each minibatch. Gradients of actor and critic ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from isobatch.advice.kl_control import KlControl
 from isobatch.interop.keys import (
     OUTSIDE,
     REQUIRED,
     Key,
     Known,
+    Raw,
     adaptive,
     choice,
     iterations,
@@ -34,7 +32,7 @@ from isobatch.interop.library import Library
 from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd": "sgd", "rmsprop": "rmsprop"}
 
@@ -51,7 +49,7 @@ def _advantages() -> Key:
 
 
 def _optimizer() -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         return {"optimizer": OPTIMIZERS.get(str(value).lower(), "adam")}
 
     return key(
@@ -86,7 +84,7 @@ PPO = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     target = raw("algorithm.desired_kl")
     if raw("algorithm.schedule") != "adaptive" or target is None:
         return None

@@ -11,11 +11,20 @@ over the iteration batch. `timesteps` of the trainer counts steps per environmen
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from isobatch.advice.kl_control import KlControl
-from isobatch.interop.keys import OUTSIDE, Key, adaptive, bound, iterations, key, number, stop_at, value_clip, whole
+from isobatch.interop.keys import (
+    OUTSIDE,
+    Key,
+    Raw,
+    adaptive,
+    bound,
+    iterations,
+    key,
+    number,
+    stop_at,
+    value_clip,
+    whole,
+)
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.settings.parsing import parse_value
 
@@ -42,7 +51,7 @@ THRESHOLD = f"{SCHEDULER}_kwargs.kl_threshold"
 
 PPO = (
     whole("num_envs", "num_envs", OUTSIDE),
-    iterations("trainer.timesteps", 100_000, lambda known: known.settings["num_envs"]),
+    iterations("trainer.timesteps", 100_000, lambda known: known.size("num_envs")),
     whole(_names("rollouts"), "num_steps", 16),
     whole(_names("mini_batches"), "num_minibatches", 2),
     whole(_names("learning_epochs"), "update_epochs", 8),
@@ -61,7 +70,7 @@ PPO = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     """KLAdaptiveLR, or epochs that end at a KL divergence."""
     if raw(f"agent.{SCHEDULER}") == SCHEDULE:
         name = f"agent.{THRESHOLD}"

@@ -14,51 +14,51 @@ import ast
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
 from isobatch.formatting import rounded
 from isobatch.interop.form import Form
-from isobatch.interop.keys import Key, Known, choice, key, minibatch_size, number, stop_at, tidy, whole
+from isobatch.interop.keys import Key, Known, Raw, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 LINEAR = "lin_"
 """Prefix of a value that falls to zero over the run."""
 
 
-def _scheduled(name: str, value: Any) -> tuple[float, bool]:
-    linear = isinstance(value, str) and value.startswith(LINEAR)
-    return parse_value(name, value.removeprefix(LINEAR) if linear else value, float), linear
+def _scheduled(name: str, value: object) -> tuple[float, bool]:
+    if isinstance(value, str) and value.startswith(LINEAR):
+        return parse_value(name, value.removeprefix(LINEAR), float), True
+    return parse_value(name, value, float), False
 
 
 def _learning_rate(default: float) -> Key:
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         rate, linear = _scheduled("learning_rate", value)
         return {"learning_rate": rate, "lr_schedule": "linear" if linear else "constant"}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         rate = config.hypers.learning_rate
         return f"{LINEAR}{tidy(rate)!r}" if config.lr_schedule == "linear" else rate
 
     return Key(("learning_rate",), ("learning_rate", "lr_schedule"), default, read, write)
 
 
-def _its_schedule(name: str) -> Callable[[Any], str]:
+def _its_schedule(name: str) -> Callable[[object], str]:
     """Our ranges have no schedule; theirs is kept."""
 
-    def rest(value: Any) -> str:
+    def rest(value: object) -> str:
         falls = value is not None and _scheduled(name, value)[1]
         return "its schedule, a line to 0" if falls else ""
 
     return rest
 
 
-def _with_schedule(old: Any, size: float) -> Any:
+def _with_schedule(old: object, size: float) -> object:
     return f"{LINEAR}{tidy(size)!r}" if isinstance(old, str) and old.startswith(LINEAR) else size
 
 
@@ -76,11 +76,11 @@ def _clip_range() -> Key:
 def _clip_range_vf() -> Key:
     """Value clipping: none, or a range; a negative one is none too."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         size = None if value is None else _scheduled("clip_range_vf", value)[0]
         return {"clip_value_loss": True, "value_clip_eps": size} if size and size > 0 else {"clip_value_loss": False}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return _with_schedule(old, config.hypers.value_clip_eps) if config.clip_value_loss else None
 
     return key("clip_range_vf", "clip_value_loss value_clip_eps", None, read, write, _its_schedule("clip_range_vf"))
@@ -93,11 +93,11 @@ def _normalize() -> Key:
     `gamma` is in the file, and else it is 0.99 for both.
     """
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         parts = _normalize_parts(value)
         if parts is None:
             return {"normalize_observations": False, "normalize_rewards": False}
-        found: dict[str, Any] = {
+        found: SettingsByName = {
             "normalize_observations": bool(parts.get("norm_obs", True)),
             "normalize_rewards": bool(parts.get("norm_reward", True)),
         }
@@ -108,7 +108,7 @@ def _normalize() -> Key:
             found["reward_norm_gamma"] = known.settings["gamma"]
         return found
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         obs, reward, hypers = config.normalize_observations, config.normalize_rewards, config.hypers
         if not obs and not reward:
             return False
@@ -123,7 +123,7 @@ def _normalize() -> Key:
                 parts[name] = value
         return parts or True
 
-    def rest(value: Any) -> str:
+    def rest(value: object) -> str:
         others = set(_normalize_parts(value) or {}) - {"norm_obs", "norm_reward", "clip_obs", "clip_reward"}
         return ", ".join(sorted(others))
 
@@ -131,13 +131,13 @@ def _normalize() -> Key:
     return key("normalize", fields, False, read, write, rest)
 
 
-def _normalize_parts(value: Any) -> dict[str, Any] | None:
+def _normalize_parts(value: object) -> SettingsByName | None:
     """The arguments of VecNormalize, or nothing where it is not used."""
     parts = _as_dict(value) if isinstance(value, str) else value
     return parts if isinstance(parts, dict) else {} if parts else None
 
 
-def _as_dict(text: str) -> dict[str, Any]:
+def _as_dict(text: str) -> SettingsByName:
     """The value of `{'a': 1}` or `dict(a=1)`; rl-zoo3 evaluates any Python there, we do not."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -168,12 +168,12 @@ def _common(n_steps: int, gae_lambda: float) -> tuple[Key, ...]:
 def _rms_prop() -> Key:
     """A2C: RMSProp with a decay of 0.99 and `rms_prop_eps`, or Adam as PPO has it."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if parse_value("use_rms_prop", value, bool):
             return {"optimizer": "rmsprop", "beta2": 0.99}
         return {"optimizer": "adam", "beta2": 0.999, "optimizer_eps": 1e-5}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return config.optimizer != "adam"
 
     return key("use_rms_prop", "optimizer beta2 optimizer_eps", True, read, write)
@@ -182,7 +182,7 @@ def _rms_prop() -> Key:
 def _rms_prop_eps() -> Key:
     eps = number("rms_prop_eps", "optimizer_eps", 1e-5)
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return config.hypers.optimizer_eps if config.optimizer == "rmsprop" else old
 
     return replace(eps, write=write)
@@ -207,7 +207,7 @@ A2C = (
 )
 
 
-def control(raw: Callable[[str], Any]) -> KlControl | None:
+def control(raw: Raw) -> KlControl | None:
     """`target_kl`: PPO's epochs end at one and a half times it."""
     target = raw("target_kl")
     return KlControl("target_kl", parse_value("target_kl", target, float), "stop") if target else None
@@ -231,7 +231,7 @@ def differences(config: Config) -> list[str]:
     return found
 
 
-def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
     """A zoo file (environment -> settings), or the settings of one environment alone."""
     mapping = mapping_of(text)
     if _holds_settings(mapping):
@@ -241,12 +241,13 @@ def parse(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
     if env not in mapping:
         hint = near_matches(env, mapping) or "; use one of " + ", ".join(mapping) + "."
         raise UsageError(f"env={env!r} is not in the file{hint}")
-    if not isinstance(mapping[env], dict):
+    found = mapping[env]
+    if not isinstance(found, dict):
         raise UsageError(f"env={env!r} does not hold a mapping in the file: use lines of `name: value` under it.")
-    return mapping[env], env
+    return found, env
 
 
-def _holds_settings(mapping: Mapping[str, Any]) -> bool:
+def _holds_settings(mapping: Mapping[str, object]) -> bool:
     """Whether these are the settings of one environment, and not environments with theirs."""
     return any(name in mapping for key in (*PPO, *A2C) for name in key.names)
 
@@ -261,7 +262,7 @@ def _entry(text: str, env: str | None) -> str | None:
     return None if _holds_settings(mapping_of(text)) else env
 
 
-def edit(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The whole file, with the settings of one environment changed."""
     return edit_yaml(text, settings, *filter(None, [_entry(text, env)]))
 
@@ -276,7 +277,7 @@ def side_effects(before: str, after: str, env: str | None) -> list[str]:
     return entries_changed(before, after, entry) if entry else []
 
 
-def render(settings: Mapping[str, Any], env: str | None) -> str:
+def render(settings: Mapping[str, object], env: str | None) -> str:
     return render_flat({env: dict(settings)} if env else settings, env)
 
 

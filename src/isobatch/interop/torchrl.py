@@ -15,7 +15,6 @@ are normalized per minibatch. Without optim.max_grad_norm gradients are not clip
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from isobatch.interop.keys import (
     REQUIRED,
@@ -33,13 +32,13 @@ from isobatch.interop.keys import (
 )
 from isobatch.interop.library import Library
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import parse_value
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 
 def _delayed() -> Key:
     """Whether the clipping holds on to a delayed actor. Written only where it is asked for."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if not parse_value("loss.delay_actor", value, bool):
             return {"proximal_policy": "behavior"}
         return {"algo": "ppo-ewma", "proximal_policy": "ewma"}
@@ -56,7 +55,7 @@ def _delayed() -> Key:
 def _soft_update() -> Key:
     """eps of the soft update is the decay of the average; `tau`, which is 1 - eps, where the file has that."""
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if known.settings["proximal_policy"] != "ewma":
             return {}
         tau = known.raw("target_net_updater.tau")
@@ -64,7 +63,7 @@ def _soft_update() -> Key:
             return {"beta_prox": 1 - (0.001 if tau is None else parse_value("target_net_updater.tau", tau, float))}
         return {"beta_prox": parse_value("target_net_updater.eps", value, float)}
 
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         by_tau = known.raw("target_net_updater.tau") is not None
         return None if by_tau or config.proximal_policy != "ewma" else config.hypers.beta_prox
 
@@ -72,10 +71,10 @@ def _soft_update() -> Key:
 
 
 def _tau() -> Key:
-    def write(config: Config, old: Any, known: Known) -> Any:
+    def write(config: Config, old: object, known: Known) -> object:
         return 1 - config.hypers.beta_prox if config.proximal_policy == "ewma" and old is not None else old
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         if value is None or known.settings["proximal_policy"] != "ewma":
             return {}
         return {"beta_prox": 1 - parse_value("target_net_updater.tau", value, float)}
@@ -87,7 +86,7 @@ def _ratio_cap() -> Key:
     """Nothing is no cap. It hardly matters unless the clipping holds on to another policy than the data's."""
     cap = bound("loss.max_importance_ratio", "importance_cap", None)
 
-    def read(value: Any, known: Known) -> dict[str, Any]:
+    def read(value: object, known: Known) -> SettingsByName:
         return {} if value is None and known.settings["proximal_policy"] != "ewma" else cap.read(value, known)
 
     return replace(cap, read=read)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from isobatch.interop.keys import bare_name
 from isobatch.settings.config import Config
 from isobatch.settings.in_use import idle_settings
+from isobatch.settings.parsing import SettingsByName
 
 CONSEQUENCES = {
     "num_envs": "give it where the environments are made",
@@ -30,7 +29,7 @@ CONSEQUENCES = {
 }
 
 
-def unsaid(after: Config, there: Config) -> dict[str, Any]:
+def unsaid(after: Config, there: Config) -> SettingsByName:
     """Settings in use here that differ, or have no use, in what the library will do (`there`): name -> our value."""
     ours, theirs = after.to_dict(), there.to_dict()
     same = {"algo"} | idle_settings(after)

@@ -10,12 +10,12 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
 
 import yaml
 
 from isobatch.errors import UsageError
 from isobatch.settings.files import parse_mapping
+from isobatch.settings.parsing import SettingsByName
 
 ALIAS = re.compile(r"\s*:\s*(\*[^\s,\]}]+)")
 ANCHOR = re.compile(r"&[^\s,\]}]+\s")
@@ -23,34 +23,36 @@ PASSES = 3  # a value that changes under an anchor can change others, which a se
 
 
 @lru_cache(maxsize=8)
-def _mapping(text: str) -> dict[str, Any]:
+def _mapping(text: str) -> SettingsByName:
     return parse_mapping(text, "the text")
 
 
-def mapping_of(text: str) -> dict[str, Any]:
+def mapping_of(text: str) -> SettingsByName:
     """What a text holds. It is parsed once, since that is slow and whoever edits a text asks several times."""
     return copy.deepcopy(_mapping(text))
 
 
-def parse_flat(text: str, env: str | None) -> tuple[dict[str, Any], str | None]:
+def parse_flat(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
     """A file that holds the settings of one run."""
     return mapping_of(text), env
 
 
-def render_flat(settings: Mapping[str, Any], env: str | None) -> str:
+def render_flat(settings: Mapping[str, object], env: str | None) -> str:
     return yaml.safe_dump(dict(settings), sort_keys=False, default_flow_style=False, width=10_000)
 
 
-def edit_flat(text: str, settings: Mapping[str, Any], env: str | None) -> str:
+def edit_flat(text: str, settings: Mapping[str, object], env: str | None) -> str:
     return edit(text, settings)
 
 
-def edit(text: str, after: Mapping[str, Any], *entry: str) -> str:
+def edit(text: str, after: Mapping[str, object], *entry: str) -> str:
     """`text` with the mapping `after` in it, at the top or under these names; all that it has already stays."""
     for _ in range(PASSES):
-        now: Any = mapping_of(text)
+        now = mapping_of(text)
         for name in entry:
-            now = now[name]
+            inner = now[name]
+            assert isinstance(inner, dict)
+            now = inner
         if now == after:
             return text
         node = _node(text, *entry)
@@ -85,13 +87,14 @@ def _node(text: str, *entry: str) -> yaml.MappingNode:
 
 
 def _replacements(
-    text: str, node: yaml.MappingNode, before: Mapping[str, Any], after: Mapping[str, Any]
+    text: str, node: yaml.MappingNode, before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[tuple[int, int, str]]:
     """Start, end and new text of what has to change so that the mapping at `node` becomes `after`."""
     written = {key.value: (key, value) for key, value in node.value}
     added = []
     for name, value in after.items():
-        if name in before and before[name] == value:
+        known = before.get(name)
+        if name in before and known == value:
             continue
         if name not in written:  # new, or so far taken from another mapping by `<<`
             added.append(f"{name}: {_inline(value)}")
@@ -100,8 +103,8 @@ def _replacements(
         alias = ALIAS.match(text, key.end_mark.index) if old.start_mark.index < key.end_mark.index else None
         if alias:
             yield (*alias.span(1), _inline(value))
-        elif isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
-            yield from _replacements(text, old, before[name], value)
+        elif isinstance(old, yaml.MappingNode) and isinstance(known, Mapping) and isinstance(value, Mapping):
+            yield from _replacements(text, old, known, value)
         else:
             start, end = old.start_mark.index, _end(text, old)
             anchor = ANCHOR.match(text, start)
@@ -132,6 +135,6 @@ def _end(text: str, node: yaml.Node) -> int:
     return len("\n".join(lines))
 
 
-def _inline(value: Any) -> str:
+def _inline(value: object) -> str:
     """A value on one line, so written that it may also stand between the braces of a mapping."""
     return yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**9).strip()[1:-1]

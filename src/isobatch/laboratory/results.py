@@ -21,7 +21,7 @@ from isobatch.files import replace_file
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
-FORMAT = 9  # of the files; what another version measured is measured again
+FORMAT = 10  # of the files; what another version measured is measured again
 R = TypeVar("R")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted, html_list, html_table, plain_table, rounded, setting_text
 from isobatch.rescaling.cautions import cautions
-from isobatch.rescaling.rules import RULES, Rule, rounded_phase
+from isobatch.rescaling.rules import RULES, Move, Rule, rounded_phase
 from isobatch.rescaling.targets import Target, resolve, same_iteration_batch
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, inf_as_text
@@ -107,7 +107,8 @@ def rescale(
             `iteration-batch-only`), or `iteration-batch` (N T: T follows N, and nothing else changes).
         use: rules by name, in place of the defaults that set the same field.
         without: rules to switch off.
-        critical_batch: the optimization batch at which noise and signal of the gradient are equal.
+        critical_batch: the optimization batch at which noise and signal of the gradient are equal; the rule `surge`
+            needs it, `clip-noise` and the warnings use it.
 
     Returns:
         The config before and after, every change with its rule and reason, and warnings.
@@ -128,6 +129,12 @@ def rescale(
     if critical_batch is not None and not 0 < critical_batch < math.inf:
         raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
     rules = choose_rules(config, tuple(use), tuple(without))
+    for rule in rules:
+        if rule.needs_critical_batch and critical_batch is None:
+            raise UsageError(
+                f"rule {rule.name} goes by the critical batch size, and none was given: pass critical_batch, a number "
+                "of samples or a run that measured it with --noise-scale, or drop the rule."
+            )
     names = [rule.name for rule in rules]
     hold_minibatch = "iteration-batch-only" in names
     new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch)
@@ -137,7 +144,7 @@ def rescale(
     origin: dict[str, Rule] = {}
     for rule in rules:
         if factors[rule.follows] != 1:
-            new = rule.apply(config, factors[rule.follows])
+            new = rule.apply(config, Move(factors[rule.follows], critical_batch))
             settings |= new
             origin |= dict.fromkeys(new, rule)
     if config.policy_iterations_per_phase and c != 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isobatch.formatting import rounded
-from isobatch.rescaling.rules import advantage_decay, center_of_mass_times
+from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
@@ -182,17 +182,83 @@ def advantage_clamp(before: Config, after: Config, rules: Sequence[str]) -> str:
     )
 
 
-def gradient_clip(before: Config, after: Config) -> str:
+def beyond_the_peak(before: Config, after: Config, rules: Sequence[str], critical_batch: float | None) -> str:
+    """Li et al. (2024), theorems 3 and 4: beyond B_noise the best step size falls, later it levels off above zero."""
+    batch = after.geometry.optimization_batch
+    if "surge" not in rules or critical_batch is None or batch <= critical_batch:
+        return ""
+    was, now = before.hypers.learning_rate, after.hypers.learning_rate
+    return (
+        f"surge: a minibatch of {batch:,} is beyond the critical batch size of {rounded(critical_batch, 6)}, where the "
+        f"best step size falls again ({rounded(was, 4)} -> {rounded(now, 4)}). A larger batch gains hardly anything "
+        "per step there and costs samples; far beyond, the best step size levels off above what this rule says."
+    )
+
+
+def one_step_for_many(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Wang & Aitchison (2024): the invariance is that of many small steps; a step for kappa of them must be small."""
+    growth = after.geometry.optimization_batch / before.geometry.optimization_batch
+    if "micro-linear" not in rules or growth <= 1:
+        return ""
+    return (
+        f"micro-linear: one step does what {rounded(growth)} steps did ({rounded(before.hypers.learning_rate, 4)} -> "
+        f"{rounded(after.hypers.learning_rate, 4)}), which is the same as long as these together move the policy "
+        "little. Noise sets no limit here, but the curvature does: watch losses/approx_kl."
+    )
+
+
+def short_half_life(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Zhang et al. (2022), https://arxiv.org/abs/2208.09632: Adam needs beta1 < sqrt(beta2)."""
+    h = after.hypers
+    if "beta2-half-life" not in rules or after.optimizer == "rmsprop" or h.beta1 < h.beta2**0.5:
+        return ""
+    return (
+        f"beta2-half-life: beta2={h.beta2:.4g} forgets faster than beta1={h.beta1:g} allows (Adam needs beta1 < "
+        "sqrt(beta2)), since its half-life is few gradient steps of this size. Leave the rule out, or use betas, which "
+        "moves both."
+    )
+
+
+def gradient_clip(before: Config, after: Config, rules: Sequence[str], critical_batch: float | None) -> str:
     """McCandlish et al. (2018): E|G_B|^2 = |G|^2 + S/B, so a smaller batch has a longer gradient."""
-    ratio = before.geometry.optimization_batch / after.geometry.optimization_batch
-    limit = before.hypers.max_grad_norm
+    old, new = before.geometry.optimization_batch, after.geometry.optimization_batch
+    ratio, limit = old / new, before.hypers.max_grad_norm
     if limit == float("inf") or ratio == 1:
         return ""
+    if "clip-noise" in rules:
+        if critical_batch is not None:
+            return ""
+        return (
+            f"clip-noise: max_grad_norm={rounded(limit, 6)} -> {rounded(after.hypers.max_grad_norm, 6)} counts all "
+            "gradients as noise; their signal does not change with the batch, so near the critical batch size this is "
+            "too much. Pass critical_batch to have the signal counted too."
+        )
     by = f"up to {max(ratio, 1 / ratio) ** 0.5:.3g}-fold"
     how = f"grow {by} and be clipped more often" if ratio > 1 else f"shrink {by} and be clipped less often"
     return (
-        f"max_grad_norm={limit:g} stays: gradient noise goes by 1/sqrt(batch), so norms will {how}. The paper's "
-        "reference code clips none; watch losses/grad_norm."
+        f"max_grad_norm={limit:g} stays: gradient noise goes by 1/sqrt(batch), so norms will {how}. The rule "
+        f"clip-noise makes it {rounded(noise_threshold(limit, old, new, critical_batch), 4)}; the paper's reference "
+        "code clips none. Watch losses/grad_norm."
+    )
+
+
+def weight_decay_stays(name: str, decay: float, before: Config, after: Config) -> str:
+    """Of another library's settings: there is no weight decay here, and no rule changes it."""
+    c = before.geometry.optimization_batch / after.geometry.optimization_batch
+    held = decoupled_decay(decay, before.hypers.learning_rate, after.hypers.learning_rate, c)
+    return (
+        f"{name}={decay:g} stays, and no rule here knows it: decoupled (AdamW), weights forget over batch / (rate x "
+        f"decay) samples, and {rounded(held, 4)} would hold that (Wang 2024, arXiv 2405.13698); as a part of the loss "
+        "(L2, Adam's own weight_decay) it is a gradient like others and may stay"
+    )
+
+
+def muon_step_size(name: str) -> str:
+    """Of another library's settings: Muon's steps have a fixed size, and how that follows the batch is not settled."""
+    return (
+        f"{name} is taken for Adam here: the rule of the square root is derived for Adam. For Muon it was used up to "
+        "batches of some thousand (arXiv 2507.01598), while a larger run doubled its batch and did not raise the rate "
+        "(Liu 2025, arXiv 2502.16982): try both"
     )
 
 
@@ -225,6 +291,9 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         lag_raised(before, after),
         lag_times_rate(before, after),
         malladi_range(before, after, rules),
-        gradient_clip(before, after),
+        beyond_the_peak(before, after, rules, critical_batch),
+        short_half_life(before, after, rules),
+        one_step_for_many(before, after, rules),
+        gradient_clip(before, after, rules, critical_batch),
     )
     return tuple(s for s in sentences if s)

@@ -2,7 +2,8 @@
 
 Both the iteration batch and the optimization batch are divided by c (c > 1 is smaller, c < 1 larger). Every formula
 takes the value before and c, and returns the value after; each is the identity at c = 1 and f_b(f_a(x)) = f_ab(x),
-but for the clamps that `span_times` and `malladi_beta` name.
+but for the clamps that `span_times` and `malladi_beta` name. Those that know the critical batch size take the batch
+before and after in place of c, and compose as long as it is the same one.
 
 Unless another source is given, the rules are those of Hilton, Cobbe & Schulman, "Batch size-invariance for policy
 optimization" (2021), sections 3 and 4, called "the paper" below.
@@ -31,16 +32,59 @@ def square_root(learning_rate: float, c: float) -> float:
 def linear(learning_rate: float, c: float) -> float:
     """Learning rate of SGD: alpha' = alpha / c (the paper, section 3.1; Goyal et al. 2017).
 
-    For Adam this is the paper's ablation, not a rule that holds.
+    For Adam this is the paper's ablation, not a rule that holds; for `adam-micro` it is.
     """
     return learning_rate / c
+
+
+def surge(learning_rate: float, batch: float, new_batch: float, critical_batch: float) -> float:
+    """Step size of Adam near the critical batch size: alpha(B) ~ 1 / (sqrt(B_noise/B) + sqrt(B/B_noise)).
+
+    Li et al. (2024), equation 2, https://arxiv.org/abs/2405.14578: the best step size for the sign of the gradient,
+    which Adam nearly follows. Well below B_noise this is the square root rule, at B_noise it is highest, and beyond
+    that it falls. B_noise is where speed and data are in balance (their equation 21), so the critical batch size.
+    """
+
+    def best(b: float) -> float:
+        return 1 / (math.sqrt(critical_batch / b) + math.sqrt(b / critical_batch))
+
+    return learning_rate * best(new_batch) / best(batch)
+
+
+def noise_threshold(max_grad_norm: float, batch: float, new_batch: float, critical_batch: float | None) -> float:
+    """Gradient clipping at the same share of the gradient's norm, sqrt(|G|^2 + S/B) = |G| sqrt(1 + B_crit/B).
+
+    McCandlish et al. (2018), equation A.1 with B_crit = S/|G|^2, https://arxiv.org/abs/1812.06162. Without a critical
+    batch size the gradient counts as noise alone, which is the limit B_crit -> infinity: a factor of sqrt(c).
+    """
+    if critical_batch is None:
+        return max_grad_norm * math.sqrt(batch / new_batch)
+    return max_grad_norm * math.sqrt((1 + critical_batch / new_batch) / (1 + critical_batch / batch))
+
+
+def decoupled_decay(weight_decay: float, rate: float, new_rate: float, c: float) -> float:
+    """Decoupled weight decay (AdamW) with the same memory in samples, B / (alpha lambda).
+
+    lambda' = lambda alpha / (alpha' c).
+    Weights under AdamW are an average of updates over 1 / (alpha lambda) steps, and the best length of that, in
+    epochs, hardly changes: Wang & Aitchison (2024), https://arxiv.org/abs/2405.13698. By the square root rule this is
+    lambda / sqrt(c); with the step size held, lambda / c, the linear law that Bergsma et al. (2025),
+    https://arxiv.org/abs/2505.13738, find for language models.
+    """
+    return weight_decay * rate / (new_rate * c)
+
+
+def half_life(beta: float) -> float:
+    """Updates after which an exponentially weighted average holds half of what it held: beta^n = 1/2."""
+    return math.log(0.5) / math.log(beta) if beta else 0.0
 
 
 def power(beta: float, c: float) -> float:
     """Decay rate that forgets equally much per sample: beta' = beta^(1/c).
 
-    Adam's beta1 and beta2: the paper, section 3.2 (after Hardin 2017). An average of the weights: Busbridge et al.
-    (2023), rho' = rho^kappa with kappa = 1/c.
+    Adam's beta1 and beta2: the paper, section 3.2 (after Hardin 2017). beta2 alone: Marek et al. (2025), equation 2,
+    https://arxiv.org/abs/2507.07101, who hold its half-life in tokens and leave beta1. An average of the weights:
+    Busbridge et al. (2023), rho' = rho^kappa with kappa = 1/c.
     """
     return beta ** (1 / c)
 
@@ -77,6 +121,16 @@ def malladi_eps(eps: float, c: float) -> float:
 
 
 @dataclass(frozen=True)
+class Move:
+    """From one batch to another."""
+
+    c: float
+    """The batch before / after: of the iteration, or of the optimization."""
+    critical_batch: float | None = None
+    """The optimization batch at which noise and signal are equal, where it is known."""
+
+
+@dataclass(frozen=True)
 class Rule:
     """A named rule: which fields it sets, from which of the two factors, and why."""
 
@@ -87,10 +141,11 @@ class Rule:
     default: bool
     equation: str
     source: str
-    apply: Callable[[Config, float], Mapping[str, object]]
+    apply: Callable[[Config, Move], Mapping[str, object]]
     reason: Callable[[Config, Config], str]
     """One line for a person, from the config before and after."""
-    optimizers: tuple[str, ...] = ("adam", "rmsprop", "sgd")
+    optimizers: tuple[str, ...] = ("adam", "adam-micro", "rmsprop", "sgd")
+    needs_critical_batch: bool = False
 
 
 def _rates(rule: Callable[[float, float], float], config: Config, c: float) -> Mapping[str, object]:
@@ -100,13 +155,40 @@ def _rates(rule: Callable[[float, float], float], config: Config, c: float) -> M
     return {"learning_rate": rule(h.learning_rate, c)} | auxiliary
 
 
-def _fewer_minibatches(config: Config, c: float) -> Mapping[str, object]:
+def _surge(config: Config, move: Move) -> Mapping[str, object]:
+    """Auxiliary minibatches are of another size, but critical batches of their own are not measured."""
+    assert move.critical_batch is not None
+    batch, critical = config.geometry.optimization_batch, move.critical_batch
+    return _rates(lambda rate, c: surge(rate, batch, batch / c, critical), config, move.c)
+
+
+def _clip(config: Config, move: Move) -> Mapping[str, object]:
+    """Only a threshold that is there can follow."""
+    limit, batch = config.hypers.max_grad_norm, config.geometry.optimization_batch
+    if math.isinf(limit):
+        return {}
+    return {"max_grad_norm": noise_threshold(limit, batch, batch / move.c, move.critical_batch)}
+
+
+def _clip_reason(before: Config, after: Config) -> str:
+    growth = after.hypers.max_grad_norm / before.hypers.max_grad_norm
+    return f"gradients get {rounded(growth)} times as long, so as many are clipped"
+
+
+def _half_life_reason(before: Config, after: Config) -> str:
+    steps = [half_life(config.hypers.beta2) for config in (before, after)]
+    samples = steps[0] * before.geometry.optimization_batch
+    return f"half forgotten in {rounded(steps[0], 4)} -> {rounded(steps[1], 4)} steps, so {samples:,.0f} samples"
+
+
+def _fewer_minibatches(config: Config, move: Move) -> Mapping[str, object]:
+    c = move.c
     auxiliary = {"aux_minibatches": round(config.aux_minibatches / c)} if config.policy_iterations_per_phase else {}
     return {"num_minibatches": round(config.num_minibatches / c)} | auxiliary
 
 
-def _malladi(config: Config, c: float) -> Mapping[str, object]:
-    h = config.hypers
+def _malladi(config: Config, move: Move) -> Mapping[str, object]:
+    h, c = config.hypers, move.c
     return {
         **_rates(square_root, config, c),
         "beta1": malladi_beta(h.beta1, c),
@@ -115,11 +197,21 @@ def _malladi(config: Config, c: float) -> Mapping[str, object]:
     }
 
 
-def _advantages(config: Config, c: float) -> Mapping[str, object]:
+def _betas(config: Config, c: float) -> Mapping[str, object]:
+    return {name: power(getattr(config.hypers, name), c) for name in ("beta1", "beta2")}
+
+
+def _micro(config: Config, move: Move) -> Mapping[str, object]:
+    """Wang & Aitchison (2024), https://arxiv.org/abs/2402.18824: what the gradient is divided by does not know the
+    batch, as long as micro-batches keep their size, so the step size goes as that of SGD; moments forget per sample."""
+    return {**_rates(linear, config, move.c), **_betas(config, move.c)}
+
+
+def _advantages(config: Config, move: Move) -> Mapping[str, object]:
     """Normalization per iteration is the EWMA with decay 0; the others have no span to change."""
     if config.advantage_norm not in ("iteration", "ewma"):
         return {}
-    decay = span_times(advantage_decay(config), c)
+    decay = span_times(advantage_decay(config), move.c)
     return {"advantage_norm": "ewma", "adv_norm_decay": decay} if decay > 0 else {"adv_norm_decay": 0.0}
 
 
@@ -167,19 +259,25 @@ RULES: dict[str, Rule] = {
     for rule in (
         Rule(
             "adam-sqrt", RATES, "optimization", True, "lr / sqrt(c)", f"{PAPER}, section 3.2",
-            lambda config, c: _rates(square_root, config, c),
+            lambda config, move: _rates(square_root, config, move.c),
             lambda before, after: "c steps for one, each with 1/sqrt(c) of the signal",
             optimizers=ADAPTIVE,
         ),
         Rule(
             "sgd-linear", RATES, "optimization", True, "lr / c", f"{PAPER}, section 3.1",
-            lambda config, c: _rates(linear, config, c),
+            lambda config, move: _rates(linear, config, move.c),
             lambda before, after: "c steps for one, each with all of the signal",
             optimizers=("sgd",),
         ),
         Rule(
+            "micro-linear", (*RATES, "beta1", "beta2"), "optimization", True, "lr / c, b^(1/c)", "Wang 2024",
+            _micro,
+            lambda before, after: f"c steps for one; squares stay those of {before.micro_batch_size} samples",
+            optimizers=("adam-micro",),
+        ),
+        Rule(
             "proximal-age", ("beta_prox",), "optimization", True, "1/(1-b) - 1, times c", f"{PAPER}, section 4",
-            lambda config, c: _proximal(center_of_mass_times, config, c),
+            lambda config, move: _proximal(center_of_mass_times, config, move.c),
             _proximal_reason,
         ),
         Rule(
@@ -188,18 +286,35 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "phase-batch", ("policy_iterations_per_phase",), "iteration", True, "N_pi * c", f"{PAPER}, section 4",
-            lambda config, c: {"policy_iterations_per_phase": rounded_phase(config, c)},
+            lambda config, move: {"policy_iterations_per_phase": rounded_phase(config, move.c)},
             _phase_reason,
         ),
         Rule(
             "betas", ("beta1", "beta2"), "optimization", False, "b^(1/c)", f"{PAPER}, section 3.2",
-            lambda config, c: {name: power(getattr(config.hypers, name), c) for name in ("beta1", "beta2")},
+            lambda config, move: _betas(config, move.c),
             lambda before, after: "forgets equally much per sample (optional: Adam is robust to it)",
             optimizers=ADAPTIVE,
         ),
         Rule(
+            "beta2-half-life", ("beta2",), "optimization", False, "b2^(1/c)", "Marek 2025",
+            lambda config, move: {"beta2": power(config.hypers.beta2, move.c)},
+            _half_life_reason,
+            optimizers=ADAPTIVE,
+        ),
+        Rule(
+            "surge", RATES, "optimization", False, "lr ~ 1/(sqrt(B_crit/B) + sqrt(B/B_crit))", "Li 2024",
+            _surge,
+            lambda before, after: "as the square root below the critical batch, falling beyond it",
+            optimizers=ADAPTIVE,
+            needs_critical_batch=True,
+        ),
+        Rule(
+            "clip-noise", ("max_grad_norm",), "optimization", False, "limit * sqrt((1 + B_crit/B')/(1 + B_crit/B))",
+            "McCandlish 2018", _clip, _clip_reason,
+        ),
+        Rule(
             "linear-adam", RATES, "optimization", False, "lr / c", f"{PAPER}, section 5.2",
-            lambda config, c: _rates(linear, config, c),
+            lambda config, move: _rates(linear, config, move.c),
             lambda before, after: "the paper's ablation: SGD's rule applied to Adam",
             optimizers=ADAPTIVE,
         ),
@@ -211,7 +326,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "busbridge", ("beta_prox",), "optimization", False, "b^(1/c)", "Busbridge 2023",
-            lambda config, c: _proximal(power, config, c),
+            lambda config, move: _proximal(power, config, move.c),
             lambda before, after: "forgets equally much per sample; the center of mass is held only nearly",
         ),
         Rule(

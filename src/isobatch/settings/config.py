@@ -47,7 +47,7 @@ Activation = Literal["tanh", "relu", "silu", "gelu"]
 Vectorization = Literal["sync", "async"]
 Schedule = Literal["free", "fixed"]
 Autoreset = Literal["disabled", "next-step", "same-step"]
-OptimizerName = Literal["adam", "sgd", "rmsprop"]
+OptimizerName = Literal["adam", "adam-micro", "sgd", "rmsprop"]
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,14 @@ class Config:
     ] = (16,)
     activation: Annotated[Activation, "Non-linearity of the networks."] = "tanh"
 
-    optimizer: Annotated[OptimizerName, "Optimizer."] = "adam"
+    optimizer: Annotated[
+        OptimizerName,
+        "Optimizer; adam-micro: Adam whose second moment averages the squared gradients of micro-batches, so that it "
+        "does not know the size of the batch.",
+    ] = "adam"
+    micro_batch_size: Annotated[
+        int, COUNT, "adam-micro: samples in each gradient that is squared. It stays when batches change."
+    ] = 32
     lr_schedule: Annotated[
         str,
         "constant; linear: the learning rate falls to zero over the run; adaptive: it follows the KL of minibatches "

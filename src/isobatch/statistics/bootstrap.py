@@ -7,6 +7,7 @@ independent units stay what they are (a U-statistic; Hoeffding 1948).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -85,12 +86,19 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray, otherwise: float) -> n
 
 
 def estimate(
-    statistic: Statistic, units: int, resamples: int = 1000, seed: int = 0, distinct: int = 2, what: str = "units"
+    statistic: Statistic,
+    units: int,
+    resamples: int = 1000,
+    seed: int = 0,
+    distinct: int = 2,
+    what: str = "units",
+    least: float = -math.inf,
 ) -> Estimate:
     """The statistic of all units and its percentile interval; with `resamples` = 0 the value alone.
 
     `distinct` is how many different units the statistic needs: resamples with fewer are left out, as are those
-    where it is not a number.
+    where it is not a number. `least` is the least that the true value can be: no end is below, while the value itself,
+    where it is unbiased, may be.
     """
     needed = max(distinct, LEAST_FOR_INTERVAL) if resamples else distinct
     if units < needed:
@@ -100,7 +108,7 @@ def estimate(
     if not resamples:
         return Estimate(value)
     w = resample(units, resamples, seed).astype(np.float64)
-    return percentile_interval(value, statistic(w[np.count_nonzero(w, axis=1) >= distinct]))
+    return percentile_interval(value, np.maximum(statistic(w[np.count_nonzero(w, axis=1) >= distinct]), least))
 
 
 def percentile_interval(value: float, resamples: np.ndarray) -> Estimate:

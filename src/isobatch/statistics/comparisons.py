@@ -64,10 +64,15 @@ class Gap:
 
 def difference(x: Scores, y: Scores) -> tuple[dict[str, Difference], Difference]:
     """mean(X_e) - mean(Y_e) for each environment e (Welch 1947), and the mean of these differences."""
+    each = {env: Difference(*contrast([(1.0, a), (-1.0, b)])) for env, (a, b) in matched(x, y).items()}
+    return each, Difference(*contrast(difference_terms(x, y)))
+
+
+def difference_terms(x: Scores, y: Scores) -> list[tuple[float, np.ndarray]]:
+    """The mean over environments of mean(X_e) - mean(Y_e), as `contrast` takes it."""
     pairs = matched(x, y)
-    each = {env: Difference(*contrast([(1.0, a), (-1.0, b)])) for env, (a, b) in pairs.items()}
     share = 1 / len(pairs)
-    return each, Difference(*contrast([term for a, b in pairs.values() for term in ((share, a), (-share, b))]))
+    return [term for a, b in pairs.values() for term in ((share, a), (-share, b))]
 
 
 def probability_of_improvement(x: Scores, y: Scores, resamples: int = 1000, seed: int = 0) -> Estimate:

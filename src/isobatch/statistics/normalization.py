@@ -8,7 +8,7 @@ Neither end is a bound: a normalized return may be below 0 or above 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,12 +56,19 @@ LAST_EIGHT = tuple(PROCGEN_HARD)[8:]
 MEASURED = "low: random actions, measured here; high: "
 TRAINED = MEASURED + "best median final return of a preset in docs/results/training.md"
 PUBLISHED = MEASURED + "trained PPO agent in the README of gymnax 1.0.1"
+ZOO = MEASURED + "trained PPO agent in benchmark.md of rl-zoo3"
 OTHERS: dict[str, Range] = {  # with the standard error of low
     "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
     "LunarLander-v3": Range(-181.3, 200, MEASURED + "what Gymnasium's page calls solved"),  # +- 6.2
     "Acrobot-v1": Range(-498.7, -79.4, TRAINED),  # +- 0.38
     "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),  # +- 9.0
+    "MountainCar-v0": Range(-200.0, -110.4, ZOO),  # +- 0
     "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10
+    "BipedalWalker-v3": Range(-100.0, 213.3, ZOO),
+    "Hopper-v4": Range(18.0, 2410.4, ZOO),
+    "Swimmer-v4": Range(0.0, 281.6, ZOO),
+    "HalfCheetah-v4": Range(-280.0, 5819.1, ZOO),
+    "Walker2d-v4": Range(2.0, 3478.8, ZOO),
     "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),  # +- 0.021
     "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),  # +- 0.028
     "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098
@@ -94,6 +101,16 @@ def _name(env: str) -> str:
     """An id without its backend, or the name of a Procgen game: bigfish for BigfishHard-v0."""
     game = bare_id(env).lower().removesuffix("-v0").removesuffix("hard")
     return game if game in PROCGEN_HARD else bare_id(env)
+
+
+def halves(envs: Iterable[str]) -> dict[str, list[str]]:
+    """Procgen's games that the paper tuned on, and the others: of environments among which are both, else none."""
+    listed = list(envs)
+    found = {
+        name: [env for env in listed if _name(env) in games]
+        for name, games in (("first eight games", FIRST_EIGHT), ("last eight games", LAST_EIGHT))
+    }
+    return found if all(found.values()) else {}
 
 
 def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:

@@ -7,12 +7,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.normalization import Range
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SCALES = ("quick", "laptop", "paper")
 ENV_FORMS = "perhaps with its backend, as in gymnasium/CartPole-v1"
@@ -113,10 +116,18 @@ class Study:
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
     everywhere: Mapping[str, object] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
+    reference: Mapping[str, object] = field(default_factory=dict)
+    """Factors of cells that are part of every picture to compare with: dashed, and no picture of their own."""
+    panels: str = ""
+    """Factor that has a panel for each of its values in the picture of all environments; without it `pictures`."""
+    pairs: Mapping[str, tuple[Mapping[str, object], Mapping[str, object]]] = field(default_factory=dict)
+    """X minus Y by the factors of both: their differences are drawn by environment."""
     divisor: str = ""
     """Factor that divides the batch: draws the gap from the undivided one, which is `everywhere`, to the smallest."""
     surface: tuple[str, str] | None = None
     """Two factors: the scores of all their pairs are drawn as a surface."""
+    drawings: Mapping[str, Callable[[list[Row]], Figure]] = field(default_factory=dict)
+    """Pictures of its own by name, drawn from the rows."""
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """Of returns, for environments that `normalization` does not know."""
     laboratory: Callable[[str], list[Measurement]] = lambda scale: []

@@ -24,7 +24,7 @@ from isobatch.studies.study_directory import StudyDirectory, StudyInfo, write
 from isobatch.studies.summary_table import ALL, COLUMNS, Line, summarize_rows, variant_name
 
 PAGE = "report.html"
-SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js", "begin.js")
+SCRIPTS = (*("charts.js", "averages.js", "curves.js", "crosshair.js", "scores.js", "bars.js", "tables.js", "begin.js"),)
 
 
 class Report(StudyInfo):
@@ -77,6 +77,11 @@ def style() -> str:
     return f":root {{ {colors}}}\n{asset('report.css')}"
 
 
+def curve_controls(*, bands: bool) -> str:
+    """The chart of learning curves and what is above it, the same on every page but for what is shown at first."""
+    return Template(asset("curves.html").rstrip()).substitute(bands=" checked" if bands else "")
+
+
 def json_text(data: Mapping[str, object]) -> str:
     """What scripts of a page read: no tag in it ends the script."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
@@ -96,6 +101,7 @@ def html_page(report: Report, data: ChartData, rows: list[Row], times: list[Row]
         command=escape(command),
         tables=tables(report["table"]),
         settings=settings(rows, report["factors"]),
+        curves=curve_controls(bands=True),
         js="\n".join(map(asset, SCRIPTS)),
         data=json_text(data),
     )

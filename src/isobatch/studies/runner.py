@@ -35,7 +35,7 @@ def run_study(
     Args:
         study: its name (`study_names`).
         scale: quick, laptop or paper.
-        out: directory of the study; one that was begun goes on.
+        out: directory of the study; one that was begun goes on, also if the grid has grown since then.
         watch: gets a label of the current work and the share of all work that is done.
         executor: who trains the parts; by default this process, one after the other. `isobatch.executors` has others:
             more processes of this machine, or a cluster.
@@ -55,9 +55,11 @@ def run_study(
     grid = study.grid(scale)
     devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
     devices.choose()  # before an environment starts JAX
-    environment_of(grid.cells[0].config)  # says what is missing before anything is written
+    for first in {cell.config.env: cell.config for cell in reversed(grid.cells)}.values():
+        environment_of(first)  # says what is missing before anything is written
     directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
-    parts, measurements = parts_of(grid), study.laboratory(scale)
+    parts = [cells for stage in directory.stages(grid) for cells in parts_of(stage)]
+    measurements = study.laboratory(scale)
     progress = Progress(watch)
     jobs: list[Job[Result]] = []
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)

@@ -12,7 +12,8 @@
 | `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
-was interrupted is therefore done again as a whole, so that it ends with the same bits.
+was interrupted is therefore done again as a whole, so that it ends with the same bits. Where a grid has grown since a
+directory was begun, the added cells are parts of their own, and what was finished before stays as it is.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class StudyInfo(GridSizes):
     scale: str
     version: str
     grid: str  # digest of everything that is trained
+    stages: dict[str, int]  # cell -> how often the grid had grown when it was added; in the order of the grid
     versions: dict[str, list[str]]  # of all packages that it was trained with
 
 
@@ -60,11 +62,16 @@ class StudyDirectory:
 
     @classmethod
     def begin(cls, path: Path, name: str, scale: str, grid: Grid) -> StudyDirectory:
-        """A new directory, or one that was begun with the same grid by the same version."""
+        """A new directory, or one that was begun by the same version with the same grid, or with a part of it."""
         identity = {"study": name, "scale": scale, "version": version(), "grid": grid.digest}
+        sizes = grid.sizes() | {"stages": {cell.name: 0 for cell in grid.cells}}
         if (path / INFO).is_file():
             before = cls.read(path).info
             other = {key: value for key, value in identity.items() if before.get(key) != value}
+            if list(other) == ["grid"] and has_grown(before, grid):
+                stages = grown(before["stages"], grid)
+                write_json(path / INFO, dict(before) | identity | sizes | {"stages": stages})
+                other = {}
             differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
@@ -72,7 +79,7 @@ class StudyDirectory:
             raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             first_versions = {"versions": {package: [version] for package, version in versions().items()}}
-            write_json(path / INFO, identity | grid.sizes() | first_versions)
+            write_json(path / INFO, identity | sizes | first_versions)
         return cls.read(path)
 
     @classmethod
@@ -83,7 +90,7 @@ class StudyDirectory:
             raise UsageError(f"dir={str(path)!r} holds no study: it has no {INFO}; check the path.") from None
         except (OSError, ValueError):
             raise UsageError(f"dir={str(path)!r} has a damaged {INFO}: name another folder.") from None
-        return cls(path, info)
+        return cls(path, {"stages": {}} | info)  # directories of before had none: their grid has never grown
 
     def finished(self, cells: list[Cell]) -> bool:
         return self.part(cells, ".json").is_file()
@@ -104,11 +111,19 @@ class StudyDirectory:
             known.update({name: [*known.get(name, []), value] for name, value in new.items()})
             write_json(self.path / INFO, info)
 
+    def stages(self, grid: Grid) -> list[Grid]:
+        """The grid that the directory was begun with, and what was added each time that it grew."""
+        of = self.info["stages"]
+        return [
+            Grid([cell for cell in grid.cells if of.get(cell.name, 0) == stage], grid.num_seeds)
+            for stage in sorted({0, *of.values()})
+        ]
+
     def part(self, cells: list[Cell], ending: str) -> Path:
         return self.path / "parts" / (digest([cell.name for cell in cells]) + ending)
 
     def collect(self, parts: list[list[Cell]]) -> None:
-        """curves.csv.gz, rows.csv and timing.csv, made anew of the finished parts, in the order of the grid.
+        """curves.csv.gz, rows.csv and timing.csv, made anew of the finished parts; rows in the order of the grid.
 
         In this order: who reads the rows and then the curves, at any time, finds those of all its rows.
         """
@@ -117,7 +132,9 @@ class StudyDirectory:
         lines = "".join(gzip.decompress(self.part(cells, ".csv.gz").read_bytes()).decode() for cells in finished)
         text = ",".join(("cell", *CURVES)) + "\n" + lines
         write(self.path / "curves.csv.gz", gzip.compress(text.encode(), mtime=0))
-        write(self.path / "rows.csv", csv_text([row for content in contents for row in content["rows"]]))
+        place = {name: index for index, name in enumerate(self.info["stages"])}
+        rows = [row for content in contents for row in content["rows"]]
+        write(self.path / "rows.csv", csv_text(sorted(rows, key=lambda row: place.get(row["cell"], 0))))
         times = []
         for cells, content in zip(finished, contents, strict=True):
             part = {"part": self.part(cells, "").name, "cells": len(cells)}
@@ -175,6 +192,18 @@ class StudyDirectory:
         for name, *values in lines:
             by_cell.setdefault(name, []).append(tuple(float(v) if v else np.nan for v in values))
         return {name: table_of(CURVES, points) for name, points in by_cell.items()}
+
+
+def has_grown(before: StudyInfo, grid: Grid) -> bool:
+    """Whether a grid has all the cells of the one before, on the same seeds."""
+    cells = before["stages"].keys()
+    return before["seeds"] == grid.num_seeds and bool(cells) and cells < {cell.name for cell in grid.cells}
+
+
+def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:
+    """The stage of each cell, the new ones in a stage of their own."""
+    newest = 1 + max(before.values())
+    return {cell.name: before.get(cell.name, newest) for cell in grid.cells}
 
 
 def curve_lines(cell: Cell, table: Table) -> str:

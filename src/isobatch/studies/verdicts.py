@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,17 @@ import numpy as np
 from isobatch.formatting import with_interval
 from isobatch.statistics.aggregates import Scores
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.comparisons import LEVEL, Gap, StratifiedTest, bonferroni, difference, gap, van_elteren
+from isobatch.statistics.comparisons import (
+    LEVEL,
+    Gap,
+    StratifiedTest,
+    bonferroni,
+    difference,
+    difference_terms,
+    gap,
+    van_elteren,
+)
+from isobatch.statistics.power import SMALLEST, seeds_to_tell
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
 
@@ -78,9 +88,10 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         sign = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
         each = ", ".join(f"{env} {in_env.value.value:+.2f}" for env, in_env in by_env.items())
         where = f"; by environment {each}" if len(by_env) > 1 else ""
+        enough = f"; {would_tell(difference_terms(first, second))}" if low <= 0 <= high else ""
         sentences.append(
             f"{question.text}: {estimate_text(overall.value)}, which {sign} "
-            f"(van Elteren p = {test.two_sided:.2g}{where}).{disagreement(low <= 0 <= high, test)}"
+            f"(van Elteren p = {test.two_sided:.2g}{where}){enough}.{disagreement(low <= 0 <= high, test)}"
         )
         p_values[question.text] = test.two_sided
     strict = bonferroni(p_values, LEVEL).significant
@@ -91,6 +102,14 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         f"Of {len(questions)} tests, corrected for their number (Bonferroni), these stand at the paper's {LEVEL:.1%}: "
         f"{listed[0]}; and at 5 % besides: {listed[1]}.",
     ]
+
+
+def would_tell(terms: Sequence[tuple[float, np.ndarray]], what: str = "a difference") -> str:
+    """How many seeds would tell the smallest effect that matters from 0, where these could not."""
+    enough, used = seeds_to_tell(terms), min(len(x) for _, x in terms)
+    if enough <= used:
+        return f"{what} of {SMALLEST} would have been told"
+    return f"to tell {what} of {SMALLEST} takes about {enough:,} seeds"
 
 
 def disagreement(interval_has_0: bool, test: StratifiedTest) -> str:

@@ -20,10 +20,10 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,8 +32,9 @@ from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.rows import CURVES
 from isobatch.studies.study_directory import csv_text, write, write_json
 from isobatch.training.metrics import Table, format_number, table_of
-from isobatch.tuning.trials import Trial
+from isobatch.tuning.trials import Trial, TrialRecord
 
+T = TypeVar("T")
 INFO, TRIALS, BEST, PAGE = "tune.json", "trials.csv", "best.yaml", "report.html"
 
 
@@ -54,6 +55,10 @@ class Group:
     trials: list[Trial]
     seconds: float
     compile_seconds: float
+
+    @classmethod
+    def from_json(cls, trials: Sequence[TrialRecord], seconds: float, compile_seconds: float) -> Group:
+        return cls([Trial.from_json(each) for each in trials], seconds, compile_seconds)
 
     @property
     def env_steps(self) -> int:
@@ -108,21 +113,21 @@ class TuneDirectory:
         return cls(path)
 
     @property
-    def info(self) -> dict[str, Any]:
-        return self._json(self.path / INFO)
+    def info(self) -> SettingsByName:
+        return self._read(self.path / INFO, dict)
 
-    def _json(self, path: Path) -> dict[str, Any]:
+    def _read(self, path: Path, make: Callable[..., T]) -> T:
+        """What a file holds, made of the mapping in it."""
         try:
-            found: dict[str, Any] = json.loads(path.read_text())
-            return found
+            return make(**json.loads(path.read_text()))
         except FileNotFoundError:
             raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.") from None
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError, KeyError):
             raise UsageError(f"{str(path)!r} is damaged: remove it, and give the same command again.") from None
 
     def asked(self) -> list[Asked]:
         """All groups that were begun, in their order."""
-        return [Asked(**self._json(path)) for path in sorted((self.path / "groups").glob("*.asked.json"))]
+        return [self._read(path, Asked) for path in sorted((self.path / "groups").glob("*.asked.json"))]
 
     def save_asked(self, asked: Asked) -> None:
         write_json(self._group(asked.number, ".asked.json"), vars(asked))
@@ -130,11 +135,7 @@ class TuneDirectory:
     def group(self, number: int) -> Group | None:
         """The results of a group, if it is finished."""
         path = self._group(number, ".json")
-        if not path.is_file():
-            return None
-        known = self._json(path)
-        trials = [Trial.from_json(each) for each in known["trials"]]
-        return Group(trials, known["seconds"], known["compile_seconds"])
+        return self._read(path, Group.from_json) if path.is_file() else None
 
     def save_group(self, number: int, group: Group, curves: Sequence[Table]) -> None:
         """The curves, then the results."""
@@ -165,13 +166,13 @@ class TuneDirectory:
 
     def confirmed(self, name: str) -> Confirmed | None:
         path = self.path / "confirmed" / f"{name}.json"
-        return Confirmed(**self._json(path)) if path.is_file() else None
+        return self._read(path, Confirmed) if path.is_file() else None
 
     def save_confirmed(self, name: str, confirmed: Confirmed) -> None:
         write_json(self.path / "confirmed" / f"{name}.json", vars(confirmed))
 
     def all_confirmed(self) -> list[Confirmed]:
-        return [Confirmed(**self._json(path)) for path in sorted((self.path / "confirmed").glob("*.json"))]
+        return [self._read(path, Confirmed) for path in sorted((self.path / "confirmed").glob("*.json"))]
 
     def save_table(self, trials: Sequence[Trial]) -> None:
         rows = [

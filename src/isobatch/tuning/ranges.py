@@ -46,9 +46,10 @@ class Interval:
         value = _short(math.exp(value)) if self.scale == "log" else round(1 - _short(math.exp(-value)), 12)
         return min(max(value, self.low), self.high)
 
-    def place(self, value: float) -> float:
+    def place(self, value: object) -> float:
         """The inverse of `at`; values outside are moved to the nearer end."""
-        low, here, high = (_bent(min(max(v, self.low), self.high), self.scale) for v in (self.low, value, self.high))
+        number = min(max(parse_value(self.name, value, float), self.low), self.high)
+        low, here, high = (_bent(each, self.scale) for each in (self.low, number, self.high))
         return (here - low) / (high - low)
 
     def __str__(self) -> str:
@@ -166,7 +167,7 @@ def config_of(config: Config, settings: Mapping[str, object]) -> Config:
     made = config.replace(**plain)
     if AGE not in settings:
         return made
-    age = float(settings[AGE])  # type: ignore[arg-type]
+    age = parse_value(AGE, settings[AGE], float)
     if not 0 <= age < math.inf:
         raise UsageError(f"{AGE}={age:g} is not an age: use a number of environment steps.")
     center = age / made.geometry.env_steps_per_gradient_step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from html import escape
 from string import Template
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from isobatch.settings.parsing import plain_json
 from isobatch.statistics.normalization import bounds_of
 from isobatch.studies.charts import WINDOW, seed_lines
 from isobatch.studies.html_data import METRICS, NORMALIZED, longest_run, short
-from isobatch.studies.report import asset, duration, json_text, style, table
+from isobatch.studies.report import asset, curve_controls, duration, json_text, style, table
 from isobatch.studies.study_directory import write
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import RETURN, Table
@@ -45,6 +44,7 @@ def html_page(tuned: Tuned, curves: dict[int, Table]) -> str:
         settings=escape(dump_settings(tuned.settings)),
         finalists=finalists_table(tuned),
         trials=trials_table(tuned),
+        curves=curve_controls(bands=False),
         js="\n".join([*map(asset, SHARED), *(asset(name, HERE) for name in SCRIPTS)]),
         data=json_text(page_data(tuned, curves)),
     )
@@ -115,7 +115,7 @@ def trial_data(trial: Trial, ranges: dict[str, Range]) -> dict[str, object]:
     }
 
 
-def place_on(each: Range, value: Any) -> float:
+def place_on(each: Range, value: object) -> float:
     if isinstance(each, Choice):
         return each.values.index(value) / max(1, len(each.values) - 1) if value in each.values else 0.0
     return each.place(value)

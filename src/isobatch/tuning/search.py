@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from isobatch.errors import UsageError
 from isobatch.executors.interface import Executor
@@ -35,6 +35,16 @@ class Watch(Protocol):
     """Is told how far the search is: what is being done, the share of the budget, and all trials so far."""
 
     def __call__(self, label: str, share: float, trials: Sequence[Trial]) -> None: ...
+
+
+class PlanSizes(TypedDict, total=False):
+    """Fields of a plan that have a usual value."""
+
+    num_seeds: int
+    seed: int
+    group: int
+    lanes: int
+    confirm_seeds: int
 
 
 @dataclass(frozen=True)

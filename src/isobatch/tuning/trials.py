@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -17,6 +17,20 @@ from isobatch.studies.rows import Outcome, final_return, mean_return
 
 LOST = -math.inf  # the score of a trial of which a seed diverged
 UNKNOWN = -sys.float_info.max  # the score of a trial of which a seed has not ended an episode yet
+
+
+class TrialRecord(TypedDict):
+    """A trial in JSON, which has neither infinity nor tuples."""
+
+    number: int
+    settings: SettingsByName
+    scores: list[float | None]
+    rungs: int
+    returns: list[float | None]
+    mean_return: float | None
+    diverged: int
+    env_steps: int
+    group: int
 
 
 @dataclass(frozen=True)
@@ -52,14 +66,17 @@ class Trial:
         """A number for samplers: whoever went further was better, then the score counts, whatever its magnitude."""
         return len(self.scores) + 0.5 + math.atan(self.score) / math.pi
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         scores = [None if score == LOST else score for score in self.scores]
         return dataclasses.asdict(self) | {"scores": scores, "returns": list(self.returns)}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any]) -> Trial:
-        scores = tuple(LOST if score is None else float(score) for score in known["scores"])
-        return cls(**{**known, "scores": scores, "returns": tuple(known["returns"])})
+    def from_json(cls, known: TrialRecord) -> Trial:
+        return cls(
+            known["number"], known["settings"], tuple(LOST if score is None else score for score in known["scores"]),
+            known["rungs"], tuple(known["returns"]), known["mean_return"], known["diverged"], known["env_steps"],
+            known["group"],
+        )  # fmt: skip
 
 
 def ranked(trials: Sequence[Trial]) -> list[Trial]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from isobatch.envs.registry import environment_of
 from isobatch.errors import RunError
@@ -22,7 +22,7 @@ from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
 from isobatch.tuning.ranges import chosen_ranges, config_of
 from isobatch.tuning.report import write_page
 from isobatch.tuning.samplers import check_sampler, default_sampler
-from isobatch.tuning.search import RUNS, Plan, Search, Watch, finalists
+from isobatch.tuning.search import RUNS, Plan, PlanSizes, Search, Watch, finalists
 from isobatch.tuning.transfer import Move, Moved
 from isobatch.tuning.trials import ranked
 from isobatch.tuning.tuned import Finalist, Tuned
@@ -113,7 +113,7 @@ def prepare(
     at_num_envs: int | None = None,
     for_num_envs: int | None = None,
     keep: str = MINIBATCH_COUNT,
-    **numbers: Any,
+    **numbers: Unpack[PlanSizes],
 ) -> Task:
     """The arguments of `tune` as a task; raises where they make no sense. `numbers` are fields of `Plan`."""
     if sampler is not None:

@@ -26,6 +26,8 @@ HISTOGRAM_LAGS = (1, 3, 5, 7, 10, 40)
 BINS = 40  # of cosines from -1 to 1
 PAIR_BATCHES = 16  # batches whose pairs of samples are compared
 SIGNED = "{:+.3f}"
+Ends = tuple[float, float]  # the least and the most that a number can be
+DIFFERENCES: tuple[Ends, Ends] = ((-2.0, 2.0), (-1.0, 1.0))  # of two cosines, and of two absolute values
 BATCHES_DRAWN = 12  # in a heatmap
 BATCHES_WITH_NUMBERS = 6  # so few leave room for a number in each cell of it
 
@@ -38,10 +40,10 @@ class CosineMeans:
     absolute: Estimate  # E|cos|: do they share a line, in whichever direction along it they point?
 
     @classmethod
-    def of(cls, batches: Sequence[np.ndarray]) -> Self:
-        """From one row (mean, mean of absolute values) for each batch."""
-        signed, absolute = np.stack(batches, axis=1)
-        return cls(mean_over_batches(signed), mean_over_batches(absolute))
+    def of(cls, batches: Sequence[np.ndarray], ends: tuple[Ends, Ends] = ((-1.0, 1.0), (0.0, 1.0))) -> Self:
+        """From one row (mean, mean of absolute values) for each batch, and what these can be."""
+        means = [mean_over_batches(each, *own) for each, own in zip(np.stack(batches, axis=1), ends, strict=True)]
+        return cls(*means)
 
     def cells(self) -> list[str]:
         return [with_interval(estimate, SIGNED.format) for estimate in (self.mean, self.absolute)]
@@ -167,7 +169,7 @@ def sample_cosines(subject: Subject, lam: float) -> SampleCosines:
         within={lag: shown[lag] for lag in lags},
         across=shown.get("across"),
         excess={
-            lag: CosineMeans.of([w - a for w, a in zip(rows[lag], rows["across"], strict=True)])
+            lag: CosineMeans.of([w - a for w, a in zip(rows[lag], rows["across"], strict=True)], DIFFERENCES)
             for lag in lags
             if "across" in shown
         },

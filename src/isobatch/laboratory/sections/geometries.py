@@ -24,13 +24,14 @@ from isobatch.laboratory.sections.points import (
     cell,
     in_units,
     point_fields,
+    positive_part,
     ratio_of,
     times,
     unit_of,
 )
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
-from isobatch.statistics.bootstrap import Estimate, of_resamples
+from isobatch.statistics.bootstrap import Estimate
 
 if TYPE_CHECKING:
     from isobatch.laboratory.diagnosis import Diagnosis
@@ -57,7 +58,7 @@ class GeometryRow(Point):
     def error_in_equal_time(self, best: GeometryRow) -> float:
         """Error of the mean of as many batches as the time of one of `best` allows; they do not lower the bias."""
         batches = best.seconds_per_batch / self.seconds_per_batch
-        return self.variance.value / batches + max(self.squared_bias.value, 0.0)
+        return self.variance.value / batches + self.squared_bias.value
 
 
 @dataclass(frozen=True)
@@ -292,7 +293,7 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
         n, t = point.num_envs, point.num_steps
         yield GeometryRow(
             **point_fields(point),
-            other_resets_variance=of_resamples(other.variance),
+            other_resets_variance=positive_part(other.variance),
             error_to_best=ratio_of(point.error, best.error),
             seconds_per_batch=subject.source.seconds(n, t) + gradient,
             own=point is own,

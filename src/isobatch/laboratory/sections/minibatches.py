@@ -46,13 +46,13 @@ class Minibatches:
         watch(0.7)
         own = subject.config.geometry.optimization_batch
         sizes = sorted({n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({own} if own < n * t else set()))
-        squared = mean_over_batches([np.mean(gram) for gram in grams])  # |G_B|^2
+        squared = mean_over_batches([np.mean(gram) for gram in grams], least=0.0)  # |G_B|^2
         environment = np.tile(np.arange(n), t)
         rows = []
         for size in sizes:
-            added = mean_over_batches([minibatch_variance(gram, size) for gram in grams])
+            added = mean_over_batches([minibatch_variance(gram, size) for gram in grams], least=0.0)
             by_rows = None if size % t else [row_variance(gram, environment, size // t) for gram in grams]
-            whole = None if by_rows is None else mean_over_batches(by_rows)
+            whole = None if by_rows is None else mean_over_batches(by_rows, least=0.0)
             rows.append(MinibatchRow(size, added, squared, size == own, whole))
         return cls(n, t, count, tuple(rows))
 

@@ -16,11 +16,16 @@ from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
 
 WORTH_SAYING = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
 COLUMNS = ("variance", "squared_bias", "error")
+NO_LESS_THAN_0 = (*COLUMNS, "individual", "signal", "effective_samples", "critical_batch")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """`landscape.Measured` with intervals in place of resamples."""
+    """`landscape.Measured` with intervals in place of resamples.
+
+    Estimates without noise terms fall below 0 now and then where the truth is near it and cannot: that counts as 0, in
+    the value and in the ends of its interval.
+    """
 
     num_envs: int
     num_steps: int
@@ -47,15 +52,22 @@ class Point:
 def point_fields(measured: Measured) -> dict[str, Any]:
     """The arguments of a `Point`."""
     settings = ("num_envs", "num_steps", "gae_lambda")
+    found = {f.name: getattr(measured, f.name) for f in dataclasses.fields(Point) if f.name not in settings}
     estimates = {
-        f.name: of_resamples(getattr(measured, f.name)) for f in dataclasses.fields(Point) if f.name not in settings
+        name: positive_part(values) if name in NO_LESS_THAN_0 else of_resamples(values)
+        for name, values in found.items()
     }
     return {name: getattr(measured, name) for name in settings} | estimates
 
 
+def positive_part(values: np.ndarray) -> Estimate:
+    """Of a value with resamples that cannot truly be below 0."""
+    return of_resamples(np.maximum(values, 0.0))
+
+
 def ratio_of(numerator: np.ndarray, denominator: np.ndarray) -> Estimate:
-    """Of two estimates with resamples."""
-    return of_resamples(ratio(numerator, denominator, otherwise=np.inf))
+    """Of two estimates with resamples, of what cannot truly be below 0."""
+    return positive_part(ratio(numerator, denominator, otherwise=np.inf))
 
 
 def cell(estimate: Estimate, unit: float = 1.0, digits: int = 2) -> str:
@@ -74,8 +86,8 @@ def in_units(unit: float) -> str:
 
 
 def times(ratio: Estimate) -> str:
-    """A ratio of two errors in words. Their estimates can fall below zero, they cannot."""
-    low = 0.0 if math.isnan(ratio.low) else max(ratio.low, 0.0)
+    """A ratio of two errors in words."""
+    low = 0.0 if math.isnan(ratio.low) else ratio.low
     if math.isnan(ratio.value):
         return f"at least {low:.1f} times"
     high = math.inf if math.isnan(ratio.high) else ratio.high

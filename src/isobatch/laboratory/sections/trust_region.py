@@ -34,7 +34,12 @@ from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 from isobatch.statistics.bootstrap import Estimate
 
-QUANTITIES = ("cosine", "length_ratio", "clip_fraction", "kl")
+QUANTITIES = {  # and what they can be at the least and at the most
+    "cosine": (-1.0, 1.0),
+    "length_ratio": (0.0, math.inf),
+    "clip_fraction": (0.0, 1.0),
+    "kl": (0.0, math.inf),
+}
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,13 @@ class TrustRegion:
         ]
         table = np.stack(tables)
         rows = tuple(
-            EpochRow(epoch, **{name: mean_over_batches(table[:, epoch, q]) for q, name in enumerate(QUANTITIES)})
+            EpochRow(
+                epoch,
+                **{
+                    name: mean_over_batches(table[:, epoch, q], *ends)
+                    for q, (name, ends) in enumerate(QUANTITIES.items())
+                },
+            )
             for epoch in range(table.shape[1])
         )
         return cls(config.objective, count, rows)

@@ -14,6 +14,7 @@ from isobatch.studies.claims import (
     prox_grid,
     sgd_rule,
     staleness,
+    transfer,
 )
 from isobatch.studies.grid import Study
 
@@ -30,6 +31,7 @@ STUDIES: dict[str, Study] = {
         geometry,
         aggregation,
         asynchrony,
+        transfer,
     )
 }
 

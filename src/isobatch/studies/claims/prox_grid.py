@@ -14,7 +14,7 @@ from isobatch.statistics.comparisons import gap
 from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
-from isobatch.studies.verdicts import beside_chance, estimate_text
+from isobatch.studies.verdicts import beside_chance, estimate_text, would_tell
 
 CENTERS = {"quick": (2, 8, 32), "laptop": (2, 4, 8, 16, 32), "paper": (2, 4, 8, 16, 32)}
 COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0), "paper": (0.25, 0.5, 1.0, 2.0, 4.0)}
@@ -39,10 +39,11 @@ def verdict(rows: list[Row]) -> list[str]:
             ("approx_kl", "the KL between behavior and current policy, in doublings"),
             (MEAN, "normalized return over the run"),
         ):
-            center, coefficient, difference = (
-                contrast([(1.0, each)])[0] for each in slopes(select(rows, env=env), column)
-            )
-            alike = "the two cannot be told apart" if difference.low <= 0 <= difference.high else "they differ"
+            found = slopes(select(rows, env=env), column)
+            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in found)
+            alike = "they differ"
+            if difference.low <= 0 <= difference.high:
+                alike = f"the two cannot be told apart, {would_tell([(1.0, found[2])])}"
             sentences.append(
                 f"{env}, {quantity}: doubling the center of mass adds {estimate_text(center)}, doubling the "
                 f"coefficient {estimate_text(coefficient)}; {alike} ({estimate_text(difference)})."
