@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from isobatch.statistics.bootstrap import Estimate
+
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
@@ -15,3 +17,22 @@ SCRIPT = runpy.run_path(str(RESULTS / "studies.py"))
 def test_a_page_has_the_verdict_of_its_rows(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text()
     assert SCRIPT["with_verdict"](page, name, SCRIPT["committed_rows"](name)) == page
+
+
+def test_the_table_of_all_claims_is_that_of_the_rows() -> None:
+    """Every number and verdict of docs/results/README.md; links and words are the script's too."""
+    claims = runpy.run_path(str(RESULTS / "claims.py"))
+    assert claims["page"]() == (RESULTS / "README.md").read_text()
+
+
+def test_verdicts_of_the_table_follow_from_intervals() -> None:
+    claims, ends = runpy.run_path(str(RESULTS / "claims.py")), ((0.01, 0.2), (-0.02, 0.03), (-0.02, 0.2), (-0.2, -0.1))
+    expected = {
+        "above": ["holds", "does not hold", "undecided", "does not hold"],
+        "improves": ["holds", "undecided", "undecided", "does not hold"],
+        "none": ["does not hold", "holds", "undecided", "does not hold"],
+        "differs": ["holds", "does not hold", "undecided", "holds"],
+        "no_loss": ["holds", "holds", "holds", "does not hold"],
+    }
+    for name, verdicts in expected.items():
+        assert [claims[name](Estimate(0.0, *each)) for each in ends] == verdicts, name
