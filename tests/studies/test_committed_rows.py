@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from isobatch.statistics.bootstrap import Estimate
+
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
@@ -22,3 +24,22 @@ def test_rescale_and_the_readme_tell_what_the_rows_of_transfer_say() -> None:
     assert SCRIPT["EVIDENCE"].read_text() == SCRIPT["evidence_text"](rows)
     assert SCRIPT["HEADLINE"] in readme
     assert SCRIPT["with_headline"](readme, rows) == readme
+
+
+def test_the_table_of_all_claims_is_that_of_the_rows() -> None:
+    """Every number and verdict of docs/results/README.md; links and words are the script's too."""
+    claims = runpy.run_path(str(RESULTS / "claims.py"))
+    assert claims["page"]() == (RESULTS / "README.md").read_text()
+
+
+def test_verdicts_of_the_table_follow_from_intervals() -> None:
+    claims, ends = runpy.run_path(str(RESULTS / "claims.py")), ((0.01, 0.2), (-0.02, 0.03), (-0.02, 0.2), (-0.2, -0.1))
+    expected = {
+        "above": ["holds", "does not hold", "undecided", "does not hold"],
+        "improves": ["holds", "undecided", "undecided", "does not hold"],
+        "none": ["does not hold", "holds", "undecided", "does not hold"],
+        "differs": ["holds", "does not hold", "undecided", "holds"],
+        "no_loss": ["holds", "holds", "holds", "does not hold"],
+    }
+    for name, verdicts in expected.items():
+        assert [claims[name](Estimate(0.0, *each)) for each in ends] == verdicts, name
