@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.console import Output
-from isobatch.cli.flags import ActorCount, Parser, add_config, add_dataclass, config_from, given, given_settings
+from isobatch.cli.flags import (
+    ActorCount,
+    Parser,
+    add_config,
+    add_dataclass,
+    config_from,
+    construct,
+    given,
+    given_settings,
+)
 from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
 from isobatch.formatting import byte_text, counted, setting_text
@@ -112,11 +121,12 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if actors.kind is not None:
             options["actor_kind"] = actors.kind
     if args.resume is None:
-        if options.get("replay") is not None and args.config is None:  # its settings are those of that run
-            args.config = RunDirectory.open(Path(options["replay"])).path / CONFIG
+        replay = getattr(args, "replay", None)
+        if replay is not None and args.config is None:  # its settings are those of that run
+            args.config = RunDirectory.open(Path(replay)).path / CONFIG
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
-        parsed = Options(**options)
+        parsed = construct(Options, options)
         foreign = to_train(args)
         config = foreign.config if foreign else config_from(args)
         if foreign and team.process_id == 0:
@@ -124,7 +134,7 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if args.from_devices is not None:
             config = moved(config, args.from_devices, max(parsed.devices, team.num_processes))
         config = parsed.sharded(config, team.num_processes)
-        run_dir = args.run_dir or default_directory(config, options.get("seed", 0))
+        run_dir = args.run_dir or default_directory(config, parsed.seed)
         if team.process_id == 0 and team.coordinator != AUTO:
             RunDirectory.check_new(run_dir)
         return config, parsed, run_dir
@@ -141,16 +151,15 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     if "preset" in changes:
         raise UsageError(f"preset={changes['preset']!r} cannot be given to a run that has begun: leave it out.")
     directory = RunDirectory.open(run_dir)
-    run = directory.about
-    kept = {name: run[name] for name in ("seed", "num_seeds", "log_interval")}
+    kept = {name: value for name, value in directory.info.items() if name in ("seed", "num_seeds", "log_interval")}
     config = directory.config
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))
-    return config.replace(**changes), Options(**(kept | options)), run_dir
+    return config.replace(**changes), construct(Options, kept | options), run_dir
 
 
 def team_of(args: argparse.Namespace) -> Team:
-    return Team(**given(args, Team))
+    return construct(Team, given(args, Team))
 
 
 def kept(run_dir: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from isobatch.interop.keys import get, leaves
 from isobatch.rescaling.cautions import muon_step_size, weight_decay_stays
@@ -26,10 +27,9 @@ def _decays(settings: SettingsByName) -> Iterator[tuple[str, float]]:
     for leaf in leaves(settings):
         value = get(settings, leaf)
         if leaf.split(".")[-1] == "weight_decay":
-            try:
-                yield leaf, float(str(value))
-            except ValueError:
-                continue
+            if isinstance(value, int | float | str):
+                with suppress(ValueError):
+                    yield leaf, float(value)
         elif isinstance(value, str):
             yield from ((f"weight_decay of {leaf}", float(number)) for number in INSIDE.findall(value))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,8 +12,12 @@ import numpy as np
 from isobatch.errors import UsageError
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import Networks
+from isobatch.networks.moments import Moments
 from isobatch.training.checkpoints import flatten
 from isobatch.training.loading import load_run
+
+Parts = tuple[Networks, Moments | None]  # that are taken over
 
 
 def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> TrainState:
@@ -38,7 +41,7 @@ def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> Tr
     return states
 
 
-def check_same_shapes(path: Path, theirs: Any, ours: Any) -> None:
+def check_same_shapes(path: Path, theirs: Parts, ours: Parts) -> None:
     """UsageError that names the arrays which differ, without their axis of seeds."""
     there, here = ({name: leaf.shape[1:] for name, leaf in flatten(tree).items()} for tree in (theirs, ours))
     differ = [

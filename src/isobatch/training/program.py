@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -96,10 +96,10 @@ def present(config: Config, names: tuple[str, ...], begin: int, end: int) -> lis
     return [bool(counts[kind_of(name)] > 0) for name in names]
 
 
-def turn_counts(config: Config, begin: Index, end: Index) -> Any:
+def turn_counts(config: Config, begin: Index, end: Index) -> Array | np.ndarray:
     """How often each kind of metric had its turn in the iterations begin .. end-1; 1 for sums over episodes."""
     counts = count_turns(config, begin, end)
-    arrays: Any = jnp if isinstance(end, jax.Array) else np
+    arrays = jnp if isinstance(end, jax.Array) else np
     return arrays.stack([arrays.asarray(n, np.int32) for n in (1, *counts)])
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import jax
 import numpy as np
@@ -56,7 +55,7 @@ def train(
     init_from: str | Path | None = None,
     watch: Watch = lambda progress: None,
     say: Say = lambda sentence: None,
-    **options: Any,
+    **options: object,
 ) -> Result:
     """Train `config` on one or several seeds.
 
@@ -98,8 +97,8 @@ def train(
         iteration = 0
         if directory is not None and resume:
             iteration, states = recorder.restore(states, restart, say)
-            if iteration == 0 and directory.about.get(INIT_FROM):
-                states = start_from(Path(directory.about[INIT_FROM]), states, say)
+            if iteration == 0 and (source := directory.info.get(INIT_FROM)):
+                states = start_from(Path(source), states, say)
             extend(directory, config, iteration, say)
         if layout is not None and begun:  # what process 0 has read is known to all
             choices = dataclasses.replace(choices, log_interval=share(choices.log_interval))

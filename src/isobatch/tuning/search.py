@@ -26,9 +26,9 @@ from isobatch.tuning.ranges import Choice, Range, config_of, settings_of, shape_
 from isobatch.tuning.samplers import Sampler, sampler_of
 from isobatch.tuning.trials import Trial, ranked, seed_returns, trial_of
 
-RUNS = 100  # of one seed each: the default budget
+DEFAULT_RUNS = 100  # of one seed each: the budget unless one is given
 FINALISTS = 3
-FRESH = 1_000_000  # the first seed of those that confirm
+FIRST_NEW_SEED = 1_000_000  # the first seed of those that confirm
 
 
 class Watch(Protocol):
@@ -227,7 +227,7 @@ class Search:
         """Train each on seeds of its own, unless that was done; those of one shape `together`, or each by itself, so
         that their speeds can be compared."""
         names = {config: digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs}
-        seeds = list(range(FRESH + self.plan.seed, FRESH + self.plan.seed + self.plan.confirm_seeds))
+        seeds = list(range(FIRST_NEW_SEED + self.plan.seed, FIRST_NEW_SEED + self.plan.seed + self.plan.confirm_seeds))
         missing = [config for config in names if self.directory.confirmed(names[config]) is None]
         shapes = dict.fromkeys(config.static for config in missing)
         parts = [[config] for config in missing]

@@ -12,9 +12,6 @@ from isobatch.studies.scores import MEAN, levels
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 FRESH = "fresh"
-# Which data: `imitated` by a queue; of actors with a `fixed` schedule, all of it exactly so old; or with a `free` one,
-# for which the lag is a bound.
-KINDS = ("imitated", "fixed", "free")
 LAGS = {"quick": (2,), "laptop": (1, 4), "paper": (1, 4, 16)}  # in iterations
 SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8, update_epochs=1, lr_schedule="constant")
 GAME = "envpool/StarpilotEasy-v0"
@@ -51,6 +48,8 @@ def grid(scale: str) -> Grid:
         cells.append(Cell(config, {"lag": 0, "data": FRESH, "treatment": FRESH}))
         for lag in LAGS[scale][-1:] if config.env in ONE_LAG else LAGS[scale]:
             real = dict(actors=2, max_lag=f"{lag}i")
+            # Imitated by a queue; of actors with a fixed schedule, all of it exactly so old; or with a free one, for
+            # which the lag is a bound.
             late: dict[str, SettingsByName] = {
                 "imitated": dict(staleness=lag, total_timesteps=longer(config, lag)),
                 "fixed": real | dict(schedule="fixed"),
