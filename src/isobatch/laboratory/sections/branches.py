@@ -145,8 +145,8 @@ class Branches:
         best = max(max(row.over_branch.value, row.at_end.value) for row in self.rows)
         if best - self.policy_return < self.tolerance:
             yield (
-                f"The policy that all start from, with a return of {by_magnitude(self.policy_return)}, is as good as any "
-                "that comes of it: this measures what a batch spoils, not how much more slowly it learns."
+                f"The policy that all start from, with a return of {by_magnitude(self.policy_return)}, is as good as "
+                "any that comes of it: this measures what a batch spoils, not how much more slowly it learns."
             )
         yield from self._on_noise()
         if self.tolerance > 0 and self.critical_batch_at_end.value != found.value:
