@@ -198,6 +198,8 @@ def test_what_branches_say() -> None:
     assert "By the return at the end of the branch alone it is 300 (64 to inf)." in said
     assert "64 times the batch: left out. Why." in said
     assert "begin anew" not in said
+    assert "spoils" not in said
+    assert "this measures what a batch spoils" in text(branches(*rows, policy_return=89.0))
     apart = branches(*rows, noise_scale=Estimate(4000.0, 3000.0, 5000.0), settled=False, stopped_schedule="linear")
     assert "4,000 (3,000 to 5,000): 10 times more than the branches say." in text(apart)
     assert "Environments outside JAX begin anew" in text(apart)

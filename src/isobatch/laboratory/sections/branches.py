@@ -142,6 +142,12 @@ class Branches:
             )
             if found.low <= smallest:
                 yield f"Whether {smallest:,}, the smallest batch that was tried, loses itself cannot be seen."
+        best = max(max(row.over_branch.value, row.at_end.value) for row in self.rows)
+        if best - self.policy_return < self.tolerance:
+            yield (
+                f"The policy that all start from, with a return of {by_magnitude(self.policy_return)}, is as good as "
+                "any that comes of it: this measures what a batch spoils, not how much more slowly it learns."
+            )
         yield from self._on_noise()
         if self.tolerance > 0 and self.critical_batch_at_end.value != found.value:
             end = _samples(self.critical_batch_at_end, largest)
