@@ -93,10 +93,10 @@ def test_shapes_that_are_measured_are_the_cheapest_of_their_batch() -> None:
 
 
 def test_rollouts_that_are_too_short() -> None:
-    """Without a diagnosis two horizons; with one the error at the longest rollout that is no longer."""
+    """Without a diagnosis four horizons; with one the error at the longest rollout that is no longer."""
     thumb = Biases(128, 10.0, {})
-    assert [thumb.is_too_short(steps) for steps in (16, 32, 128, 256)] == [True, False, False, False]
-    assert "was not measured" in thumb.cautions(32)[0]
+    assert [thumb.is_too_short(steps) for steps in (32, 64, 128, 256)] == [True, False, False, False]
+    assert "was not measured" in thumb.cautions(64)[0]
     known = Biases(128, 10.0, {8: 3.0, 64: 1.1, 128: 1.0})
     assert [known.is_too_short(steps) for steps in (8, 32, 64)] == [True, True, False]
     assert "1.10 times the error" in known.cautions(64)[0]

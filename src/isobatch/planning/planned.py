@@ -147,7 +147,7 @@ class Plan:
         gain = self.recommended.seconds.value / self.lagged.seconds.value
         return [
             f"Actors that collect meanwhile (--actors 2 --max-lag 1i) would bring {gain:.2f} x if data that is one "
-            f"iteration old cost no samples, which is not known beforehand. {self.lag_remark}"
+            f"iteration older cost no more than that delay, which is not known beforehand. {self.lag_remark}"
         ]
 
     @property
