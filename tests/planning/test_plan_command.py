@@ -10,7 +10,7 @@ import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
 from isobatch.planning.biases import Biases
-from isobatch.planning.machine import at_batch
+from isobatch.planning.machine import at_batch, at_envs
 from isobatch.planning.moves import Shape
 from isobatch.settings.presets import preset
 
@@ -90,6 +90,8 @@ def test_shapes_that_are_measured_are_the_cheapest_of_their_batch() -> None:
     assert at_batch(config, 0.25) == Shape(8, 128, 16)
     assert at_batch(config, 4.0) == Shape(8, 128, 1)
     assert at_batch(config, 16.0) == Shape(32, 128, 1)
+    assert at_envs(config, 4.0) == Shape(32, 32, 4)
+    assert at_envs(config, 1 / 16) is None
 
 
 def test_rollouts_that_are_too_short() -> None:
