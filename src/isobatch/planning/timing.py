@@ -69,8 +69,9 @@ def time_iteration(config: Config, num_seeds: int = 1) -> Timed:
         jax.block_until_ready(warm.table)
         compile_seconds = time.perf_counter() - begin
         taken = timed_calls(program, warm.states, hypers, config.num_iterations // phase)
-        outside = isinstance(program, HostProgram)
-        collecting = rollout_seconds(program, warm.states, hypers) / config.num_steps if outside else None
+        collecting = None
+        if isinstance(program, HostProgram):
+            collecting = rollout_seconds(program, warm.states, hypers) / config.num_steps
     finally:
         program.end()
     fastest = np.sort(taken) / phase
