@@ -18,6 +18,7 @@ from isobatch.learning.iteration import Keys
 from isobatch.learning.state import Learning, TrainState
 from isobatch.rollouts.actors.interface import LocalBackend, Place
 from isobatch.rollouts.collected import CollectedRollout
+from isobatch.rollouts.collector import Collecting
 from isobatch.rollouts.host_rollout import ProcessedRollout, replaced
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.settings.config import Config, Hypers
@@ -69,15 +70,8 @@ class HostProgram(IteratedProgram):
         """One iteration of all seeds: collect and learn, at once where the data is stale."""
         functions, backend = self.functions, self.backend
         assert backend is not None
-        keys, group_keys = functions.keys(states.key)
         number = jnp.int32(iteration)
-        policy = (states.networks, states.obs_moments, hypers.obs_clip)
-        acting = policy
-        if self.layout is not None:
-            acting = (*local_copy(policy[:2]), policy[2])
-            own = functions.num_groups * functions.here.first // self.config.num_envs
-            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
-        running = backend.start(states.envs, acting, list(jnp.unstack(group_keys, axis=1)), iteration)
+        keys, policy, running = self.start_rollout(states, hypers, iteration)
         if not self.overlap:
             backend.wait(running)
         if states.queue is None:
@@ -99,6 +93,22 @@ class HostProgram(IteratedProgram):
         )
         episodes = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(processed.episodes)], axis=1)
         return state, np.concatenate([np.asarray(metrics), episodes], axis=1), np.asarray(finite)
+
+    def start_rollout(
+        self, states: TrainState, hypers: Hypers, iteration: int
+    ) -> tuple[Keys, tuple[Any, Any, Any], Collecting]:
+        """The keys of an iteration, the policy that acts in it, and its rollout, on its way in another thread."""
+        functions, backend = self.functions, self.backend
+        assert backend is not None
+        keys, group_keys = functions.keys(states.key)
+        policy = (states.networks, states.obs_moments, hypers.obs_clip)
+        acting = policy
+        if self.layout is not None:
+            acting = (*local_copy(policy[:2]), policy[2])
+            own = functions.num_groups * functions.here.first // self.config.num_envs
+            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
+        running = backend.start(states.envs, acting, list(jnp.unstack(group_keys, axis=1)), iteration)
+        return keys, policy, running
 
     def learn(
         self, states: TrainState, segment: Segment, hypers: Hypers, number: Array, keys: Keys
