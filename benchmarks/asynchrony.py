@@ -178,7 +178,9 @@ def courses(run: Path) -> list[Course]:
         total, count = (
             np.convolve(part, kernel)[: len(steps)] for part in (np.where(episodes > 0, mean, 0) * episodes, episodes)
         )
-        returns = np.divide(total, count, out=np.full(len(steps), -np.inf), where=count > 0)
+        known = np.flatnonzero(count > 0)  # where no episode ended, the last ones still count
+        latest = known[np.maximum(np.searchsorted(known, np.arange(len(steps)), side="right") - 1, 0)]
+        returns = total[latest] / count[latest]
         found.append(Course(np.interp(steps, clock[:, 0], clock[:, 1]) - clock[0, 1], steps, returns))
     return found
 
@@ -207,14 +209,14 @@ def wall_clock(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             yield f"| {name} | {score:g} | {objective} | {kind} | {spread} | {shown(np.median(needed))} | {there} |"
             color = COLORS[list(LAGS).index(kind)]
             style = ("-", "--", ":")[list(OBJECTIVES).index(objective)]
-            mean = np.mean([np.where(np.isfinite(course.returns), course.returns, np.nan) for course in seeds], axis=0)
+            mean = np.mean([course.returns for course in seeds], axis=0)
             axes.plot(seeds[0].seconds, mean, style, color=color, label=f"{kind}, {objective}" if lag else kind)
         axes.axhline(score, color="#888888", linewidth=0.8)
         axes.set(title=name, xlabel=f"seconds of training, {args.seeds} seeds at once", ylabel="return")
         axes.legend(fontsize=8, frameon=False)
         first = min(medians, key=lambda arm: medians[arm])
-        turns = medians["by turns"]
-        best.append(f"{name}: soonest {first}, {turns / medians[first]:.2f} times as soon as by turns")
+        gain = "" if first == "by turns" else f", in {medians[first] / medians['by turns']:.0%} of the time by turns"
+        best.append(f"{name}: soonest {first}{gain}")
     save_figure(figure, PICTURE)
     yield ""
     yield f"{'; '.join(best)}."
