@@ -12,7 +12,7 @@ import csv
 import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ class Entry:
     where: str
     claim: str
     page: str
-    found: Callable[[], Found]
+    found: Callable[[], Found | None]
 
 
 @cache
@@ -140,19 +140,14 @@ def halving() -> Found:
     return Found(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
 
 
-def in_gradients(begin: str) -> Callable[[], Found]:
-    """What the table of the blog post in gradients.md says about a claim."""
-
-    def found() -> Found:
-        lines = [line.split(" | ") for line in (HERE / "gradients.md").read_text().split("\n")]
-        (verdict, effect), *_ = [
-            (cells[1].strip("* "), cells[2].removesuffix(" |"))
-            for cells in lines
-            if len(cells) == 3 and cells[0].removeprefix("| ").startswith(begin)
-        ]
-        return Found(UNDECIDED if verdict == "cannot be told" else verdict, effect)
-
-    return found
+def in_gradients(begin: str) -> Found | None:
+    """What the table of the blog post in gradients.md says about a claim that begins so; None: nothing yet."""
+    for line in (HERE / "gradients.md").read_text().split("\n"):
+        cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
+        if len(cells) == 3 and cells[0].startswith(begin):
+            verdict = cells[1].strip("*")
+            return Found(UNDECIDED if verdict == "cannot be told" else verdict, cells[2])
+    return None
 
 
 PAPER = [
@@ -242,31 +237,43 @@ PAPER = [
 ]  # fmt: skip
 POST = [
     Entry("figure 1", "Gradients of one trajectory are more alike than those of two, at step 399,360", "gradients",
-          in_gradients("Gradients of one trajectory are more alike in direction (step 399,360)")),
+          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 399,360)")),
     Entry("figure 1", "The same at step 450,560", "gradients",
-          in_gradients("Gradients of one trajectory are more alike in direction (step 450,560)")),
+          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 450,560)")),
     Entry("figure 2", "In covariance form the correlation is close to zero", "gradients",
-          in_gradients("In covariance form the correlation is close to zero")),
+          partial(in_gradients, "In covariance form the correlation is close to zero")),
     Entry("figure 3", "Batches of long rollouts are more often strongly aligned or opposed", "gradients",
-          in_gradients("Gradients of 4x256 batches are more often")),
+          partial(in_gradients, "Gradients of 4x256 batches are more often")),
     Entry("text", "At equal data a longer rollout has a larger variance", "gradients",
-          in_gradients("At equal data a longer rollout has a larger variance")),
+          partial(in_gradients, "At equal data a longer rollout has a larger variance")),
     Entry("text", "Because covariance makes its effective sample size smaller", "gradients",
-          in_gradients("It is the covariance along a trajectory")),
+          partial(in_gradients, "It is the covariance along a trajectory")),
     Entry("text", "Short rollouts are biased, long ones less so", "gradients",
-          in_gradients("Short rollouts are biased")),
+          partial(in_gradients, "Short rollouts are biased")),
     Entry("figure 5", "A larger lambda makes the directions of single gradients more various", "gradients",
-          in_gradients("A larger lambda makes the directions")),
+          partial(in_gradients, "A larger lambda makes the directions")),
     Entry("figure 4", "Not even lambda 0 removes the correlation along a trajectory", "gradients",
-          in_gradients("No lambda removes the likeness in direction")),
+          partial(in_gradients, "No lambda removes the likeness in direction")),
+    Entry("text", "Individual variance grows with T", "gradients",
+          partial(in_gradients, "The individual variance grows with T")),
+    Entry("text", "Lambda acts alike on the variance at short and at long rollouts", "gradients",
+          partial(in_gradients, "Lambda acts alike on the variance")),
+    Entry("figure 6", "With a larger lambda batch gradients are less extreme", "gradients",
+          partial(in_gradients, "With a larger lambda the gradients of batches")),
+    Entry("conclusion", "Shuffling takes correlation out of minibatches", "gradients",
+          partial(in_gradients, "Shuffling takes correlation out")),
+    Entry("text", "Clipping is another kind of bias", "gradients",
+          partial(in_gradients, "Clipping changes the direction")),
+    Entry("conclusion", "The choice of N and T influences learning: 16 x 64 against 4 x 256", "gradients",
+          partial(in_gradients, "The choice of N and T influences learning")),
     Entry("text", "Many environments for few steps beat few for many (Mayor et al. 2025)", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
 ]  # fmt: skip
 GUIDE = [
     Entry("n_steps", "Longer rollouts reduce the bias of bootstrapping", "gradients",
-          in_gradients("Short rollouts are biased")),
+          partial(in_gradients, "Short rollouts are biased")),
     Entry("n_steps", "Consecutive samples are correlated, so worth less", "gradients",
-          in_gradients("It is the covariance along a trajectory")),
+          partial(in_gradients, "It is the covariance along a trajectory")),
     Entry("n_envs", "More environments instead of steps learn better", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
     Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",
@@ -314,6 +321,8 @@ def lines() -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for entry in entries:
             found = entry.found()
+            if found is None:
+                continue
             cells = [entry.where, entry.claim, f"**{found.verdict}**", found.effect, f"[{entry.page}]({entry.page}.md)"]
             yield f"| {' | '.join(cells)} |"
 
