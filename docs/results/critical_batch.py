@@ -40,8 +40,6 @@ def main() -> None:
             folder = args.out / env
             if not (folder / "run.json").is_file():
                 run(train_command(env, folder))
-            for iteration in STAGES[env][0]:
-                result = run(diagnose_command(env, folder, [iteration]))
             result = run(diagnose_command(env, folder, STAGES[env][0]))
             (args.out / f"{env}-branches.json").write_text(json.dumps(result) + "\n")
     write_page(args.out)
@@ -58,16 +56,47 @@ def write_page(out: Path) -> None:
     for env, result in found.items():
         for checkpoint in result["checkpoints"]:
             page.append(f"| {env} | {' | '.join(cells(checkpoint))} |")
-    page += ["", SAID, ""]
+    page += ["", *said(found), "", CAVEATS, ""]
     for env, result in found.items():
         page += write_environment(env, result)
     (HERE / "critical-batch.md").write_text("\n".join(page).rstrip() + "\n")
 
 
+def said(found: dict[str, dict[str, Any]]) -> list[str]:
+    """How often the two agree, and how both change over training."""
+    pairs = {env: [estimates(checkpoint) for checkpoint in result["checkpoints"]] for env, result in found.items()}
+    every = [pair for of_env in pairs.values() for pair in of_env]
+    together = sum(branches.overlaps(noise) for branches, noise in every)
+    lines = [
+        f"**Their intervals overlap at {together} of {len(every)} policies.** From the first stage to the last:",
+        "",
+    ]
+    for env, of_env in pairs.items():
+        (first, first_noise), (last, last_noise) = of_env[0], of_env[-1]
+        lines.append(
+            f"- {env}: by branches {short(first)} to {short(last)}, by the noise scale {short(first_noise)} to "
+            f"{short(last_noise)}."
+        )
+    return lines
+
+
+def short(estimate: Estimate) -> str:
+    """Without its interval; one that has no upper end is a lower bound."""
+    if math.isnan(estimate.value):
+        return f"more than {number(estimate.low, 0)}"
+    return f"{'at least ' if not math.isfinite(estimate.high) else ''}{number(estimate.value, 0)}"
+
+
+def estimates(checkpoint: dict[str, Any]) -> tuple[Estimate, Estimate]:
+    """By branches and by the noise scale."""
+    section = checkpoint["branches"]
+    return from_json(Estimate, section["critical_batch"]), from_json(Estimate, section["noise_scale"])
+
+
 def cells(checkpoint: dict[str, Any]) -> list[str]:
     section = checkpoint["branches"]
-    names = ("critical_batch", "critical_batch_at_end", "noise_scale")
-    branches, end, noise = (from_json(Estimate, section[name]) for name in names)
+    branches, noise = estimates(checkpoint)
+    end = from_json(Estimate, section["critical_batch_at_end"])
     told = not math.isnan(noise.value)
     return [
         f"{checkpoint['env_steps']:,}",
@@ -110,7 +139,7 @@ def write_environment(env: str, result: dict[str, Any]) -> list[str]:
 INTRODUCTION = """\
 # How large can a batch be before it costs samples?
 
-**Does the gradient noise scale say what the critical batch size is?** From three stages of three runs, training goes on
+**Does the gradient noise scale say what the critical batch size is?** From three stages of each run, training goes on
 at batches 1/4 to 64 times as large, on equal samples, rates by rule (Merrill et al.
 [2025](https://arxiv.org/abs/2505.23971)): the largest batch that loses nothing, beside the noise scale of the same
 policy. What the two are, and what it is to lose: [the gradient
@@ -121,8 +150,14 @@ alone.
 
 | environment | after steps | return | own batch | by branches | at the end | noise scale | intervals |
 |---|---:|---:|---:|---:|---:|---:|---|"""
-SAID = """\
-"""
+CAVEATS = """\
+What to keep in mind: the noise scale is where a batch needs *twice* the samples of a very small one, branches ask where
+more than 5 % of the return is lost, and that over the whole branch, in which a large batch also waits longer for its
+first update. So the two need not be equal; that they rise and fall together is what can be asked of them. Sizes are
+four times apart, and so the intervals of the branches are wide. A policy that cannot get better any more, like one that
+has solved CartPole, can only be spoiled, which takes a larger batch, and the noise scale grows there too, since the
+gradient that is left is small. Merrill et al. find the same course on language models: a critical batch near 0 at
+first, which grows fast, and then stays."""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 At laptop scale, unless SCALES says otherwise.
 
-    python docs/results/studies.py [--only NAME] [--out runs]
+    python docs/results/studies.py [--only NAME [--envs ID,...]] [--out runs]
     python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
     python docs/results/studies.py --add --only NAME            train what its grid has and the committed rows lack
 
@@ -24,19 +24,25 @@ from pathlib import Path
 from typing import Any
 
 from isobatch.drawing import save_figure
+from isobatch.formatting import percent
 from isobatch.statistics.comparisons import difference
 from isobatch.studies.charts import gaps_of, pairs_of
 from isobatch.studies.claims import study_of
+from isobatch.studies.claims.transfer import evidence
 from isobatch.studies.figures import draw_bars, draw_scores
 from isobatch.studies.grid import Grid, Measurement, Row
+from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
 from isobatch.studies.runner import run_study
-from isobatch.studies.scores import levels, scores
+from isobatch.studies.scores import FINAL, levels, scores
 from isobatch.studies.study_directory import csv_text, typed
 from isobatch.studies.summary_table import COLUMNS, Line, summarize_rows, variant_name
 from isobatch.studies.verdicts import MEASURES, estimate_text
 
 HERE = Path(__file__).parent
+EVIDENCE = HERE.parents[1] / "src" / "isobatch" / "rescaling" / "kept.json"
+README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
+HEADLINE = "<!-- measured by the study transfer -->"
 PICTURES = {  # of each study, those that its page shows
     "staleness": ["curves-4", "curves-8", "scores"],
     "asynchrony": ["curves-decoupled", "scores"],
@@ -48,15 +54,18 @@ PICTURES = {  # of each study, those that its page shows
     "epochs": ["curves-1", "curves-4"],
     "geometry": ["curves", "variance"],
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
+    "transfer": ["kept", "kept-by-task"],
 }
 SCALES = {"sgd-rule": "quick"}
 ADDED = "Settings that were added"
+BUSY = ("transfer",)  # trained while the machine had other work: no time is stated
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PICTURES)
+    parser.add_argument("--envs", metavar="ID,...", help="with --only: some of its environments")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--verdicts", action="store_true", help="train nothing: judge the committed rows again")
     parser.add_argument("--add", action="store_true", help="train what the grid has and the committed rows lack")
@@ -72,6 +81,7 @@ def main() -> None:
         scale = SCALES.get(name, "laptop")
         path = args.out / f"study-{name}-{scale}"
         words = ["isobatch", "study", "run", name, "--scale", scale, "--out", str(path), "--json"]
+        words += ["--envs", args.envs] if args.envs else []
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
         write_page(name, path, json.loads(done.stdout))
 
@@ -153,12 +163,37 @@ def redraw(name: str, rows: list[Row]) -> None:
     for picture, bars in (("gaps", gaps_of(study, rows)), ("pairs", pairs_of(study, rows))):
         if picture in PICTURES[name] and bars is not None:
             save_figure(draw_bars(bars, name), HERE / f"{name}-{picture}.png")
+    for picture, draw in study.drawings.items():
+        save_figure(draw(rows), HERE / f"{name}-{picture}.png")
+    if name == "transfer":
+        EVIDENCE.write_text(evidence_text(rows))
+        README.write_text(with_headline(README.read_text(), rows))
+
+
+def with_headline(text: str, rows: list[Row]) -> str:
+    """The README with the table of what the ways kept."""
+    names = ways(rows)
+    lines = [f"| environments | {' | '.join(names)} | tasks |", "|---:" * (len(names) + 2) + "|"]
+    for times in sizes(rows):
+        found = [kept_at(rows, FINAL, name, [times]) for name in names]
+        counts = {len(both[0]) for both in found if both}
+        cells = ["-" if both is None else percent(both[1]) for both in found]
+        lines.append(f"| {times_text(times)} times | {' | '.join(cells)} | {max(counts)} |")
+    table = "\n".join(lines)
+    return re.sub(f"{HEADLINE}.*?{END}", lambda _: f"{HEADLINE}\n{table}\n{END}", text, flags=re.DOTALL)
+
+
+def evidence_text(rows: list[Row]) -> str:
+    """The file from which `rescale` tells what the ways kept."""
+    lines = ",\n".join(json.dumps(dataclasses.asdict(one)) for one in evidence(rows))
+    return f"[\n{lines}\n]\n"
 
 
 def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
     for picture in PICTURES[name]:
         shutil.copyfile(path / f"{picture}.png", HERE / f"{name}-{picture}.png")
     (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress((path / "rows.csv").read_bytes(), mtime=0))
+    redraw(name, committed_rows(name))
     page = HERE / f"{name}.md"
     block = f"{BEGIN}\n{measured(name, path, report)}\n{END}"
     text = re.sub(f"{BEGIN}.*?{END}", lambda _: block, page.read_text(), flags=re.DOTALL)
@@ -169,10 +204,13 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     with (path / "timing.csv").open(newline="") as file:
         minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
+    all_envs = study_of(name).grid(report["scale"]).sizes()["environments"]
+    some = "" if report["environments"] == all_envs else f" --envs {','.join(report['environments'])}"
+    time = "" if name in BUSY else f", {minutes:.0f} minutes of training and compilation on 2 cores"
     head = (
-        f"`isobatch study run {name} --scale {report['scale']}`: {report['cells']} settings x {report['seeds']} seeds, "
-        f"{report['env_steps'] / 1e6:.0f} million environment steps, {minutes:.0f} minutes of training and compilation "
-        f"on 2 cores. Every setting and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
+        f"`isobatch study run {name} --scale {report['scale']}{some}`: {report['cells']} settings x {report['seeds']} "
+        f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{time}. Every setting and score: "
+        f"[{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
     )
     return f"{head}\n\n{body(name, report['verdict'], report['table'])}"
 

@@ -41,6 +41,12 @@ def with_interval(estimate: HasInterval, text: Callable[[float], str] = signific
     return f"{text(estimate.value)} {ends.format(text(estimate.low), text(estimate.high))}"
 
 
+def percent(estimate: HasInterval) -> str:
+    """`97 % [90, 104]` for a share of .97."""
+    text = with_interval(estimate, lambda share: f"{100 * share:.0f}")
+    return text.replace(" [", " % [", 1) if "[" in text else f"{text} %"
+
+
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns side by side, the first one to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]

@@ -66,7 +66,8 @@ def test_alternatives_are_shown_and_can_be_chosen(capsys: pytest.CaptureFixture[
     assert (entry["n_envs"], entry["n_steps"], entry["batch_size"]) == (64, 8, 64)
     assert entry["learning_rate"] == "lin_0.001"
     answer = json.loads(called(capsys, "rescale", *ZOO, "--to-num-envs", "64", "--json")[0])
-    assert [other["iterations"] for other in answer["alternatives"]] == [195, 24, 24]
+    iterations = {other["keep"]: other["iterations"] for other in answer["alternatives"]}
+    assert iterations == {"iteration-batch": 195, "minibatch-size": 24, "minibatch-count": 24}
 
 
 def test_settings_that_are_not_in_use_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.Capture
     out = called(capsys, "rescale", *BASE, "--factor", "16", "--use", "betas", "--json")
     answer = json.loads(out)
     assert list(answer) == ["factor", "before", "after", "changes", "warnings", "alternatives"]
-    assert [other.pop("keep") for other in answer.pop("alternatives")] == [*HELD]
+    assert {other.pop("keep") for other in answer.pop("alternatives")} == set(HELD)
     assert answer == json.loads(json.dumps(rescale(preset(**SETTINGS), factor=16, use=["betas"]).to_json()))
 
 

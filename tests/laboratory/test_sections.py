@@ -198,6 +198,8 @@ def test_what_branches_say() -> None:
     assert "By the return at the end of the branch alone it is 300 (64 to inf)." in said
     assert "64 times the batch: left out. Why." in said
     assert "begin anew" not in said
+    assert "spoils" not in said
+    assert "this measures what a batch spoils" in text(branches(*rows, policy_return=89.0))
     apart = branches(*rows, noise_scale=Estimate(4000.0, 3000.0, 5000.0), settled=False, stopped_schedule="linear")
     assert "4,000 (3,000 to 5,000): 10 times more than the branches say." in text(apart)
     assert "Environments outside JAX begin anew" in text(apart)
@@ -205,7 +207,10 @@ def test_what_branches_say() -> None:
     free = branches(*rows, critical_batch=Estimate(1024.0, 256.0, math.inf), noise_scale=UNKNOWN)
     assert "no batch up to 1,024 samples a gradient step loses (in doubt above 256)" in text(free)
     assert "The noise scale of the same policy cannot be told" in text(free)
-    assert "nothing can be said about what a batch loses here" in text(branches(*rows, tolerance=0.0))
+    unknown = Estimate(math.nan)
+    said = text(branches(*rows, tolerance=0.0, critical_batch=unknown, critical_batch_at_end=unknown))
+    assert "nothing can be said about what a batch loses here" in said
+    assert "500 (450 to 600): there is nothing to compare it with." in said
     assert "Whether 64, the smallest" in text(branches(*rows, critical_batch=Estimate(100.0, 64.0, 256.0)))
     lost = dataclasses.replace(rows[-1], diverged=2)
     assert "some diverged (2 at 4 times the batch)" in text(branches(*rows[:-1], lost))

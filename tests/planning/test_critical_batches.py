@@ -7,7 +7,9 @@ import pytest
 from trained import make_runs
 
 from isobatch.errors import UsageError
-from isobatch.planning.critical_batches import LARGEST, STAGES, from_metrics, stages_of
+from isobatch.laboratory.known import CriticalBatch
+from isobatch.planning.critical_batches import LARGEST, STAGES, from_diagnoses, from_metrics, stages_of
+from isobatch.statistics.bootstrap import Estimate
 from isobatch.training.metrics import Table
 
 
@@ -45,6 +47,17 @@ def test_a_critical_batch_that_is_given_stands_for_all_stages(tmp_path: Path) ->
     ]
     with pytest.raises(UsageError, match="critical_batch=-1 is not a batch size"):
         stages_of(tmp_path, {}, 900, -1.0)
+
+
+def test_branches_count_near_their_policy_only() -> None:
+    """The stage from 300 to 600 is 300 long, and its middle 450: branches of 200 are near, those of 100 are not."""
+    found = [CriticalBatch(100, Estimate(7.0), "branches"), CriticalBatch(200, Estimate(9.0), "branches")]
+    stage = from_diagnoses(found, 300, 600, within=1.0)
+    assert stage is not None
+    assert stage.critical_batch.value == 9
+    assert stage.source == "branches of the diagnosis, after 200 steps"
+    assert from_diagnoses(found[:1], 300, 600, within=1.0) is None
+    assert from_diagnoses([], 300, 600, within=np.inf) is None
 
 
 def test_checkpoints_are_measured_where_metrics_say_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
 from isobatch.planning.biases import Biases
-from isobatch.planning.machine import at_batch
+from isobatch.planning.machine import at_batch, at_envs
 from isobatch.planning.moves import Shape
 from isobatch.settings.presets import preset
 
@@ -90,13 +90,15 @@ def test_shapes_that_are_measured_are_the_cheapest_of_their_batch() -> None:
     assert at_batch(config, 0.25) == Shape(8, 128, 16)
     assert at_batch(config, 4.0) == Shape(8, 128, 1)
     assert at_batch(config, 16.0) == Shape(32, 128, 1)
+    assert at_envs(config, 4.0) == Shape(32, 32, 4)
+    assert at_envs(config, 1 / 16) is None
 
 
 def test_rollouts_that_are_too_short() -> None:
-    """Without a diagnosis two horizons; with one the error at the longest rollout that is no longer."""
+    """Without a diagnosis four horizons; with one the error at the longest rollout that is no longer."""
     thumb = Biases(128, 10.0, {})
-    assert [thumb.is_too_short(steps) for steps in (16, 32, 128, 256)] == [True, False, False, False]
-    assert "was not measured" in thumb.cautions(32)[0]
+    assert [thumb.is_too_short(steps) for steps in (32, 64, 128, 256)] == [True, False, False, False]
+    assert "was not measured" in thumb.cautions(64)[0]
     known = Biases(128, 10.0, {8: 3.0, 64: 1.1, 128: 1.0})
     assert [known.is_too_short(steps) for steps in (8, 32, 64)] == [True, True, False]
     assert "1.10 times the error" in known.cautions(64)[0]

@@ -117,7 +117,7 @@ def test_pictures_have_a_line_for_each_way() -> None:
     from matplotlib import pyplot
 
     rows = made_up("transfer")
-    for figure, panels in ((draw_kept(rows), 1), (draw_kept_by_task(rows), 8)):
+    for figure, panels in ((draw_kept(rows), 2), (draw_kept_by_task(rows), 8)):
         drawn = [axes for axes in figure.axes if axes.get_lines()]
         assert len(drawn) == panels
         assert {text.get_text() for text in figure.legends[0].get_texts()} == set(WAYS)

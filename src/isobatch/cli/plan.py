@@ -38,7 +38,7 @@ def add_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--score", type=partial(parse_value, "score", kind=float), metavar="X",
-        help="a return that the run reached [its final one, short of 5 % of what it gained]",
+        help="a return that the run reached [its final one, short of 5 %% of what it gained]",
     )  # fmt: skip
     parser.add_argument(
         "--critical-batch", type=partial(parse_value, "critical_batch", kind=float), metavar="B",

@@ -20,6 +20,7 @@ from isobatch.files import write_file
 from isobatch.formatting import counted, rounded
 from isobatch.rescaling import KEEPS, MINIBATCH_COUNT, Rescaled, rescale
 from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
+from isobatch.rescaling.evidence import sentence
 from isobatch.rescaling.rules import RULES
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
@@ -36,6 +37,7 @@ TARGETS = {
     "devices": "devices; each keeps its environments",
 }
 OURS = "isobatch"
+EVIDENCE_PAGE = "docs/results/transfer.md"
 
 
 def add_flags(parser: Parser) -> None:
@@ -180,6 +182,9 @@ def show_alternatives(others: list[Alternative], keep: str) -> None:
     envs = next(other.result.after.num_envs for other in others if other.result)
     console.out.print(console.heading(f"ways to have {counted(envs, 'environment')}"))
     columns = ["--keep", "num_steps", "minibatches", "learning rate", "gradient steps", "iterations", "in memory"]
+    measured = [other.kept for other in others if other.kept]
+    if measured:
+        console.out.print(console.bullet(f"{sentence(measured)} ({EVIDENCE_PAGE})"))
     rows = []
     for other in others:
         costs = other.to_json()

@@ -86,7 +86,7 @@ def plan(
     here = machine.link()
     forecaster = Forecaster(need, machine.seconds, here or ACCELERATORS, machine.parameters, log_spread(found.median))
     judge = Judge(config, machine, Biases.of_run(directory, config), need)
-    shapes = {shape for devices in {1, machine.devices} for shape in grid(own, devices, own.lag)} | {own}
+    shapes = {*grid(own, 1, own.lag), own}
     best, forecaster = confirmed(shapes, own, judge, forecaster)
     forecasts = {shape: forecaster.quick(shape) for shape in shapes}
     rows = [forecaster.at(shape) for shape in shown(forecasts, best, own, judge)]
@@ -168,7 +168,7 @@ def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: For
     while True:
         best = choose((forecaster.quick(shape) for shape in shapes), own, judge.accepts, TIE)
         assert best is not None, "the run's own shape is one of them"
-        if best.origin == "measured" or best.shape.devices > 1 or measured == CONFIRMED:
+        if best.origin == "measured" or measured == CONFIRMED:
             return best.shape, forecaster
         judge.machine.time(best.shape)
         measured += 1
@@ -184,7 +184,7 @@ def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judg
             break
         if judge.accepts(each.shape):
             fastest.append(each.shape)
-    neighbors = [shape for shape in forecasts if shape.doublings(best) == 1 and shape.devices == best.devices]
+    neighbors = [shape for shape in forecasts if shape.doublings(best) == 1]
     measured = [each.shape for each in ordered if each.origin == "measured"]
     chosen = list(dict.fromkeys([own, best, *fastest, *neighbors, *measured]))[:SHOWN]
     return [each.shape for each in ordered if each.shape in chosen]

@@ -1,12 +1,13 @@
-"""Other ways to have another number of environments, compared: what each holds, and what it costs."""
+"""Other ways to have another number of environments, compared: what each holds, what it costs, what it kept."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.rescaling import ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
+from isobatch.rescaling.evidence import Kept, kept_by
 from isobatch.settings.config import Config
 
 HELD = {
@@ -24,10 +25,13 @@ class Alternative:
     result: Rescaled | None
     """Nothing where it cannot be had."""
     trouble: str = ""
+    kept: Kept | None = None
+    """Of the return of tuned settings, where it was measured."""
 
     def to_json(self) -> dict[str, Any]:
-        """{"keep", "held", "trouble"} and, where it can be had, sizes, costs and cautions."""
-        head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble}
+        """{"keep", "held", "trouble", "kept"} and, where it can be had, sizes, costs and cautions."""
+        kept = asdict(self.kept) if self.kept else None
+        head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble, "kept": kept}
         return (
             head if self.result is None else head | _costs(self.result.after) | {"warnings": list(self.result.warnings)}
         )
@@ -53,12 +57,16 @@ def _costs(after: Config) -> dict[str, Any]:
 
 
 def alternatives(config: Config, num_envs: int, critical_batch: float | None = None) -> list[Alternative]:
-    """All ways to have `num_envs` environments, the one that changes least first."""
+    """All ways to have `num_envs` environments, the one that kept most of tuned settings' return first.
+
+    Where nothing was measured, the one that changes least is first.
+    """
     found = []
     for keep in HELD:
+        kept = kept_by(keep, config, num_envs)
         try:
             result = rescale(config, num_envs=num_envs, keep=keep, critical_batch=critical_batch)
-            found.append(Alternative(keep, result))
+            found.append(Alternative(keep, result, kept=kept))
         except UsageError as error:
-            found.append(Alternative(keep, None, str(error)))
-    return found
+            found.append(Alternative(keep, None, str(error), kept))
+    return sorted(found, key=lambda other: -(other.kept.value if other.kept else 0.0))

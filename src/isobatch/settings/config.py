@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Literal
 
+from isobatch.errors import UsageError
 from isobatch.settings.checks import check_combinations
 from isobatch.settings.fields import (
     COUNT,
@@ -316,9 +317,13 @@ class Config:
 
 
 def iterations_of(lag: object) -> int | None:
-    """How many iterations a text such as 2i means; None for anything else."""
-    match = re.fullmatch(r"\s*(\d{1,9})\s*i(terations?)?\s*", lag) if isinstance(lag, str) else None
-    return int(match[1]) if match else None
+    """How many iterations a text such as 2i means; None for what is no text about iterations."""
+    if not isinstance(lag, str) or "i" not in lag:
+        return None
+    match = re.fullmatch(r"\s*(\d{1,9})\s*i(terations?)?\s*", lag)
+    if match is None:
+        raise UsageError(f"max_lag={lag!r} is not valid: use whole iterations, as in 2i, or whole environment steps.")
+    return int(match[1])
 
 
 @cache

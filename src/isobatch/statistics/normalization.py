@@ -2,8 +2,8 @@
 
 Procgen's constants are those of Cobbe et al. (2020), as the paper uses them: low is about what an agent gets that
 sees nothing, high the maximum or what the best agents got. Elsewhere low is the return of uniformly random actions,
-measured by docs/results/random_returns.py (1024 episodes, seed 0), and high a reference score; both are stated.
-Neither end is a bound: a normalized return may be below 0 or above 1.
+measured by docs/results/random_returns.py (1024 episodes, of HalfCheetah, Walker2d and BipedalWalker 256; seed 0), and
+high a reference score; both are stated. Neither end is a bound: a normalized return may be below 0 or above 1.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ OTHERS: dict[str, Range] = {  # with the standard error of low
     "MountainCar-v0": Range(-200.0, -110.4, ZOO),  # +- 0
     "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10
     "BipedalWalker-v3": Range(-100.0, 213.3, ZOO),
-    "Hopper-v4": Range(18.0, 2410.4, ZOO),
-    "Swimmer-v4": Range(0.0, 281.6, ZOO),
-    "HalfCheetah-v4": Range(-280.0, 5819.1, ZOO),
-    "Walker2d-v4": Range(2.0, 3478.8, ZOO),
+    "Hopper-v4": Range(19.4, 2410.4, ZOO),  # +- 0.59
+    "Swimmer-v4": Range(0.66, 281.6, ZOO),  # +- 0.34
+    "HalfCheetah-v4": Range(-276.0, 5819.1, ZOO),  # +- 4.7
+    "Walker2d-v4": Range(2.15, 3478.8, ZOO),  # +- 0.33
     "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),  # +- 0.021
     "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),  # +- 0.028
     "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098

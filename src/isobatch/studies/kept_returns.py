@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from isobatch.formatting import with_interval
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.retention import kept, learned
 from isobatch.studies.grid import Row
@@ -68,14 +67,6 @@ def relative_rows(rows: list[Row]) -> list[Row]:
                     place = {"score": column, "env": env, "way": way, "direction": direction}
                     found += [place | {KEPT: value / base[env]} for value in values]
     return found
-
-
-def percent(estimate: Estimate) -> str:
-    """`97 % [90, 104]`."""
-    alone = f"{100 * estimate.value:.0f} %"
-    if np.isnan(estimate.low):
-        return alone
-    return with_interval(estimate, lambda value: f"{100 * value:.0f}").replace(" [", " % [", 1)
 
 
 def times_text(times: float) -> str:

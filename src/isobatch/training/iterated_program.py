@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import RunError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config, Hypers
@@ -31,6 +32,14 @@ class IteratedProgram(abc.ABC):
     ) -> tuple[TrainState, np.ndarray, np.ndarray] | None:
         """One iteration of all seeds: the states after it, metrics [S, K], and whether the weights are finite [S]; None
         if it was stopped before anything changed."""
+
+    def say_what_resuming_keeps(self, env: HostEnvironment) -> None:
+        """When a run begins, not when it is too late."""
+        if not env.replays:
+            self._supervision.say(
+                f"note: resuming a run of {self.config.env} starts new episodes; weights, optimizer, normalizers and "
+                "counters are exact."
+            )
 
     def settled(self, states: TrainState) -> TrainState:
         """The states as they are kept, from those that `iterate` hands on."""

@@ -68,7 +68,7 @@ class Branches:
     policy_return: float  # of the policy that all start from
     untrained_return: float
     tolerance: float  # in return
-    critical_batch: Estimate  # samples of a gradient step, by the mean over the branch
+    critical_batch: Estimate  # samples of a gradient step, by the mean over the branch; nan without a tolerance
     critical_batch_at_end: Estimate
     noise_scale: Estimate  # of the same policy: where noise and signal of its gradient are equal
     settled: bool  # whether environments were brought to where training finds them
@@ -106,8 +106,8 @@ class Branches:
             policy_return=start.policy,
             untrained_return=start.untrained,
             tolerance=tolerance,
-            critical_batch=judged.size,
-            critical_batch_at_end=judged_at_end.size,
+            critical_batch=judged.size if tolerance > 0 else Estimate(math.nan),
+            critical_batch_at_end=judged_at_end.size if tolerance > 0 else Estimate(math.nan),
             noise_scale=noise,
             settled=branching.settles,
             whole_episodes=config.complete_episodes,
@@ -142,8 +142,14 @@ class Branches:
             )
             if found.low <= smallest:
                 yield f"Whether {smallest:,}, the smallest batch that was tried, loses itself cannot be seen."
+        best = max(max(row.over_branch.value, row.at_end.value) for row in self.rows)
+        if best - self.policy_return < self.tolerance:
+            yield (
+                f"The policy that all start from, with a return of {by_magnitude(self.policy_return)}, is as good as "
+                "any that comes of it: this measures what a batch spoils, not how much more slowly it learns."
+            )
         yield from self._on_noise()
-        if self.critical_batch_at_end.value != found.value:
+        if self.tolerance > 0 and self.critical_batch_at_end.value != found.value:
             end = _samples(self.critical_batch_at_end, largest)
             yield f"By the return at the end of the branch alone it is {end}."
         yield from self._on_what_was_done()
@@ -154,7 +160,9 @@ class Branches:
             yield "The noise scale of the same policy cannot be told: its gradient is smaller than what noise leaves."
             return
         ratio = noise.value / found.value
-        if found.overlaps(noise):
+        if math.isnan(ratio):
+            how = "there is nothing to compare it with"
+        elif found.overlaps(noise):
             how = "the two agree within their intervals"
         else:
             how = f"{rounded(max(ratio, 1 / ratio), 2)} times {'more' if ratio > 1 else 'less'} than the branches say"

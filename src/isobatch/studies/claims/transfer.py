@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from isobatch.formatting import counted
+from isobatch.formatting import counted, percent
 from isobatch.interop.conversion import as_algorithm
-from isobatch.rescaling import ITERATION_BATCH, rescale
+from isobatch.rescaling import ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, rescale
+from isobatch.rescaling.evidence import Kept
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.kept_figures import draw_kept, draw_kept_by_task
@@ -18,7 +19,6 @@ from isobatch.studies.kept_returns import (
     KEPT,
     kept_at,
     of_direction,
-    percent,
     relative_rows,
     sizes,
     tasks,
@@ -31,7 +31,17 @@ from isobatch.studies.verdicts import MEASURES, Question, answers
 
 TIMES = (1 / 4, 4, 1 / 16, 16)  # num_envs, of the entry's own
 SEEDS = {"quick": 3, "laptop": 3, "paper": 10}
-UNCHANGED, KEEP, BY_RULES, AVERAGED = "unchanged", "keep N x T", "rules", "PPO-EWMA by rules"
+UNCHANGED, KEEP, BY_RULES, NEWER, AVERAGED = "unchanged", "keep N x T", "rules", "newer rules", "PPO-EWMA by rules"
+SINCE_PAPER = ("beta2-half-life", "clip-noise")  # surge needs a critical batch of each task
+
+# What is held and with which algorithm, as `rescale` has it -> the way. A library that changes nothing else may hold
+# the size of minibatches.
+TOLD = {
+    (ITERATION_BATCH, "ppo"): KEEP,
+    (MINIBATCH_SIZE, "ppo"): UNCHANGED,
+    (MINIBATCH_COUNT, "ppo"): BY_RULES,
+    (MINIBATCH_COUNT, "ppo-ewma"): AVERAGED,
+}
 
 Way = Callable[[Entry, Config, int], Config]
 """An entry and its settings at its own batch -> the settings with so many environments."""
@@ -48,6 +58,7 @@ WAYS: dict[str, Way] = {
     UNCHANGED: unchanged,
     KEEP: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, keep=ITERATION_BATCH).after,
     BY_RULES: lambda entry, config, num_envs: rescale(config, num_envs=num_envs).after,
+    NEWER: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, use=SINCE_PAPER).after,
     AVERAGED: lambda entry, config, num_envs: rescale(averaged(config), num_envs=num_envs).after,
 }
 
@@ -155,6 +166,25 @@ def left_out(rows: list[Row]) -> Iterator[str]:
         if missing:
             why = "since the base cannot be told from random actions"
             yield f"Left out of the {score} kept, {why}: {', '.join(missing)}."
+
+
+def evidence(rows: list[Row]) -> list[Kept]:
+    """What `rescale` tells of the ways that it knows: the final return kept, by size."""
+    size = {env: minibatch(select(rows, env=env, way=BASE)[0]) for env in levels(rows, "env")}
+    held = [row for row in rows if row["way"] != UNCHANGED or minibatch(row) == size[row["env"]]]
+    found = []
+    for (keep, algo), way in TOLD.items():
+        for times in sizes(rows):
+            both = kept_at(held, FINAL, way, [times])
+            if both is not None:
+                value, low, high = (round(number, 4) for number in (both[1].value, both[1].low, both[1].high))
+                found.append(Kept(keep, algo, times, value, low, high, len(both[0])))
+    return found
+
+
+def minibatch(row: Row) -> int:
+    """Samples."""
+    return int(row["num_envs"] * row["num_steps"] // row["num_minibatches"])
 
 
 CLAIM = "Settings that others tuned keep their return at 1/16 to 16 times their number of environments."
