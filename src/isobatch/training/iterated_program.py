@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
 
 import jax
 import numpy as np
@@ -46,8 +45,8 @@ class IteratedProgram(abc.ABC):
         return states
 
     def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
-        finite: Any = np.ones(states.iteration.shape[0], bool)
-        table: Any = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
+        finite = np.ones(states.iteration.shape[0], bool)
+        table = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
         for row, end in enumerate(row_ends(iteration, rows, self.log_interval, self.config.num_iterations)):
             begin, sums = iteration, np.zeros(len(self.names))
             while iteration < end:

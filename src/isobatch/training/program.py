@@ -32,8 +32,8 @@ class Chunk(NamedTuple):
     """What one call returns."""
 
     states: TrainState  # every leaf has a leading axis of seeds
-    table: Float[Array, "S R K"]  # R = MAX_ROWS, of which the rows that were run are filled
-    finite: Bool[Array, "S"]  # whether a seed's parameters are all finite
+    table: Float[Array, "S R K"] | np.ndarray  # R = MAX_ROWS, of which the rows that were run are filled
+    finite: Bool[Array, "S"] | np.ndarray  # whether a seed's parameters are all finite
 
 
 @dataclasses.dataclass(frozen=True)
