@@ -20,7 +20,7 @@ from isobatch.studies.verdicts import Question, answers
 def test_the_catalogue_is_complete() -> None:
     assert set(STUDIES) == {
         *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
-        *("asynchrony", "transfer"),
+        *("asynchrony", "transfer", "newer-rules"),
     }
     with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
         study_of("stalenes")

@@ -74,7 +74,9 @@ def train(
     say = say or (print_remark if shows else lambda sentence: None)
     shown = shown_progress(config) if shows and watch is None else nullcontext(watch or (lambda progress: None))
     with shown as watching:
-        return trainer.train(config, seed, num_seeds, run_dir, resume, restart, init_from, watching, say, **options)
+        return trainer.train(
+            config, seed, num_seeds, run_dir, resume, restart, init_from, None, watching, say, **options
+        )
 
 
 def _check_names(options: Mapping[str, object]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,12 +18,14 @@ from isobatch.training.lock import locked
 from isobatch.training.run_directory import RunDirectory
 
 INIT_FROM: Final = "init_from"
+CONTINUES: Final = "continues"
+SOURCES = (INIT_FROM, CONTINUES)  # runs that a run starts from
 EVALUATION = ("eval_interval", "eval_threshold", "eval_episodes")  # a run that goes on is evaluated as it was
 
 
 @contextmanager
 def opened(
-    path: Path, config: Config, options: Options, resume: bool, init_from: str | None
+    path: Path, config: Config, options: Options, resume: bool, sources: Mapping[str, str | None]
 ) -> Iterator[tuple[RunDirectory, Options]]:
     """The directory, in which nobody else writes meanwhile, and the options as the run has them.
 
@@ -34,7 +36,7 @@ def opened(
         if resume:
             options = agreed(directory, config, options)
         else:
-            info = identity(config, options) | {INIT_FROM: init_from}
+            info = identity(config, options) | dict(sources)
             directory.describe(config, info | {name: getattr(options, name) for name in EVALUATION})
         yield directory, options
 

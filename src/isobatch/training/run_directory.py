@@ -49,6 +49,7 @@ class RunInfo(TypedDict):
     log_interval: int
     replay: NotRequired[str | None]
     init_from: NotRequired[str | None]
+    continues: NotRequired[str | None]
     eval_interval: NotRequired[int]
     eval_threshold: NotRequired[float | None]
     eval_episodes: NotRequired[int]
