@@ -22,8 +22,8 @@ def test_the_catalogue_is_complete() -> None:
         *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
         *("asynchrony", "transfer", "newer-rules"),
     }
-    with pytest.raises(UsageError, match=r"study 'stalenes' is unknown; did you mean staleness\?"):
-        study_of("stalenes")
+    with pytest.raises(UsageError, match=r"study 'invarianc' is unknown; did you mean invariance\?"):
+        study_of("invarianc")
 
 
 @pytest.mark.parametrize("name", STUDIES)

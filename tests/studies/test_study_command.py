@@ -75,7 +75,7 @@ def test_a_report_on_half_a_study(finished: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["run", "stalenes"], "study 'stalenes' is unknown; did you mean staleness?"),
+        (["run", "invarianc"], "study 'invarianc' is unknown; did you mean invariance?"),
         (["run", "staleness", "--scale", "labtop"], "scale='labtop' is unknown; did you mean laptop?"),
         (["run", "staleness", "--preset", "laptop"], "use --scale laptop."),
         (["run"], "needs the name of a study"),

@@ -45,9 +45,9 @@ def run_study(
 
     Example:
         >>> import isobatch as ib
-        >>> ib.run_study("stalenes", scale="quick", out="runs/staleness")
+        >>> ib.run_study("invarianc", scale="quick", out="runs/invariance")
         Traceback (most recent call last):
-        isobatch.errors.UsageError: study 'stalenes' is unknown; did you mean staleness?
+        isobatch.errors.UsageError: study 'invarianc' is unknown; did you mean invariance?
     """
     study = study_of(study) if isinstance(study, str) else study
     executor = executor or LocalProcesses()
