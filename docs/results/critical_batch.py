@@ -77,7 +77,8 @@ def said(found: dict[str, dict[str, Any]]) -> list[str]:
             f"- {env}: by branches {short(first)} to {short(last)}, by the noise scale {short(first_noise)} to "
             f"{short(last_noise)}."
         )
-    return lines
+    missing = [env for env in STAGES if env not in found]
+    return [*lines, *(["", f"Not measured yet: {', '.join(missing)}."] if missing else [])]
 
 
 def short(estimate: Estimate) -> str:
