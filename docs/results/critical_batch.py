@@ -69,8 +69,8 @@ def said(found: dict[str, dict[str, Any]]) -> list[str]:
     together = sum(branches.overlaps(noise) for branches, noise in every)
     bounded = sum(math.isfinite(branches.high) and math.isfinite(noise.high) for branches, noise in every)
     lines = [
-        f"**Their intervals overlap at {together} of {len(every)} policies**; both have an upper end at {bounded} of them,",
-        "elsewhere they are lower bounds that do not contradict each other. From the first stage to the last:",
+        f"**Their intervals overlap at {together} of {len(every)} policies**; both have an upper end at {bounded} of",
+        "them, elsewhere they are lower bounds that do not contradict each other. From the first stage to the last:",
         "",
     ]
     for env, of_env in pairs.items():
