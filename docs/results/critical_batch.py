@@ -67,8 +67,10 @@ def said(found: dict[str, dict[str, Any]]) -> list[str]:
     pairs = {env: [estimates(checkpoint) for checkpoint in result["checkpoints"]] for env, result in found.items()}
     every = [pair for of_env in pairs.values() for pair in of_env]
     together = sum(branches.overlaps(noise) for branches, noise in every)
+    bounded = sum(math.isfinite(branches.high) and math.isfinite(noise.high) for branches, noise in every)
     lines = [
-        f"**Their intervals overlap at {together} of {len(every)} policies.** From the first stage to the last:",
+        f"**Their intervals overlap at {together} of {len(every)} policies**; both have an upper end at {bounded} of",
+        "them, elsewhere they are lower bounds that do not contradict each other. From the first stage to the last:",
         "",
     ]
     for env, of_env in pairs.items():
@@ -77,7 +79,8 @@ def said(found: dict[str, dict[str, Any]]) -> list[str]:
             f"- {env}: by branches {short(first)} to {short(last)}, by the noise scale {short(first_noise)} to "
             f"{short(last_noise)}."
         )
-    return lines
+    missing = [env for env in STAGES if env not in found]
+    return [*lines, *(["", f"Not measured yet: {', '.join(missing)}."] if missing else [])]
 
 
 def short(estimate: Estimate) -> str:
