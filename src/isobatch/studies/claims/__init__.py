@@ -9,6 +9,7 @@ from isobatch.studies.claims import (
     asynchrony,
     epochs,
     ewma,
+    explain,
     geometry,
     invariance,
     prox_grid,
@@ -30,6 +31,7 @@ STUDIES: dict[str, Study] = {
         geometry,
         aggregation,
         asynchrony,
+        explain,
     )
 }
 
