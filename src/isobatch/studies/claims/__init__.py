@@ -9,6 +9,7 @@ from isobatch.studies.claims import (
     asynchrony,
     epochs,
     ewma,
+    explain,
     geometry,
     invariance,
     newer_rules,
@@ -34,6 +35,7 @@ STUDIES: dict[str, Study] = {
         aggregation,
         asynchrony,
         transfer,
+        explain,
     )
 }
 
