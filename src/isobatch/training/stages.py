@@ -111,7 +111,8 @@ def train_stages(
         told = _from(watch, begins.env_steps, total)
         result = train(each, seed, num_seeds, where, begun, restart and begun, first, continues, told, say, **options)
         lines += _counted_from(where / METRICS, begins)[bool(lines) :]  # one header
-        write_file(path / METRICS, "".join(lines))
+        if lines:  # none, where it was stopped before the first
+            write_file(path / METRICS, "".join(lines))
         begins, before = begins.after(result), where
         if result.interrupted:
             break
@@ -119,7 +120,7 @@ def train_stages(
         result,
         run_dir=path if result.interrupted else where,
         config=result.config.replace(total_timesteps=max(begins.env_steps, result.config.total_timesteps)),
-        metrics=read_metrics(path),
+        metrics=read_metrics(path) if lines else {},
         env_steps=begins.env_steps,
     )
 
@@ -156,6 +157,8 @@ def _from(watch: Watch, done: int, total: int) -> Watch:
 
 def _counted_from(path: Path, begins: Begin) -> list[str]:
     """The lines of a stage's metrics in the count of the whole run; the first two columns are iteration and steps."""
+    if not path.is_file():
+        return []
     header, *lines = path.read_text().splitlines(keepends=True)
     cells = [line.split(",", 2) for line in lines]
     return [header, *(f"{int(i) + begins.iteration},{int(s) + begins.env_steps},{rest}" for i, s, rest in cells)]
