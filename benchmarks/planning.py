@@ -133,11 +133,11 @@ def planned(config: Any, task: Task, run_dir: Path) -> list[dict[str, Any]]:
 
 
 def others(own: Any) -> Iterator[Any]:
-    """Fewer and more environments; twice as many for half as long; other minibatches."""
+    """Fewer and more environments; four times as many for a quarter as long; other minibatches."""
     from isobatch.planning.moves import Shape
 
     n, t, m = own.num_envs, own.num_steps, own.num_minibatches
-    for sizes in ((n / 4, t, m), (4 * n, t, m), (2 * n, t / 2, m), (n, t, m / 4), (n, t, 4 * m), (2 * n, t, m)):
+    for sizes in ((n / 4, t, m), (4 * n, t, m), (4 * n, t / 4, m), (n, t, m / 4), (n, t, 4 * m), (2 * n, t, m)):
         if all(float(size).is_integer() and size >= 1 for size in sizes):
             yield Shape(*map(int, sizes))
 
