@@ -20,7 +20,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ import numpy as np
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.rows import CURVES
-from isobatch.studies.study_directory import csv_text, write, write_json
+from isobatch.studies.study_directory import csv_text, holds_files, write, write_json
 from isobatch.training.metrics import Table, format_number, table_of
 from isobatch.tuning.trials import Trial
 
@@ -101,7 +103,7 @@ class TuneDirectory:
                 raise UsageError(
                     f"out={str(path)!r} holds another search: {', '.join(differ)} differ; name another folder."
                 )
-        elif path.is_dir() and any(path.iterdir()):
+        elif holds_files(path):
             raise UsageError(f"out={str(path)!r} is not empty and holds no search: name another folder.")
         else:
             write_json(path / INFO, info)
@@ -112,17 +114,21 @@ class TuneDirectory:
         return self._json(self.path / INFO)
 
     def _json(self, path: Path) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads(path.read_text())
+        if path.name == INFO and not path.exists():
+            raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.")
+        with undamaged(path):
+            found = json.loads(path.read_text())
+            if not isinstance(found, dict):
+                raise TypeError("no mapping")
             return found
-        except FileNotFoundError:
-            raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.") from None
-        except (OSError, ValueError):
-            raise UsageError(f"{str(path)!r} is damaged: remove it, and give the same command again.") from None
 
     def asked(self) -> list[Asked]:
         """All groups that were begun, in their order."""
-        return [Asked(**self._json(path)) for path in sorted((self.path / "groups").glob("*.asked.json"))]
+        found = list[Asked]()
+        for path in sorted((self.path / "groups").glob("*.asked.json")):
+            with undamaged(path):
+                found.append(Asked(**self._json(path)))
+        return found
 
     def save_asked(self, asked: Asked) -> None:
         write_json(self._group(asked.number, ".asked.json"), vars(asked))
@@ -132,9 +138,10 @@ class TuneDirectory:
         path = self._group(number, ".json")
         if not path.is_file():
             return None
-        known = self._json(path)
-        trials = [Trial.from_json(each) for each in known["trials"]]
-        return Group(trials, known["seconds"], known["compile_seconds"])
+        with undamaged(path):
+            known = self._json(path)
+            trials = [Trial.from_json(each) for each in known["trials"]]
+            return Group(trials, float(known["seconds"]), float(known["compile_seconds"]))
 
     def save_group(self, number: int, group: Group, curves: Sequence[Table]) -> None:
         """The curves, then the results."""
@@ -157,21 +164,29 @@ class TuneDirectory:
         """The curves of each trial of finished groups, by its number."""
         points: dict[int, list[tuple]] = {}
         for asked in self.asked():
-            path = self._group(asked.number, ".csv.gz")
-            if self._group(asked.number, ".json").is_file():
-                for number, *values in csv.reader(gzip.decompress(path.read_bytes()).decode().splitlines()):
-                    points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
+            path, results = (self._group(asked.number, ending) for ending in (".csv.gz", ".json"))
+            if results.is_file():
+                with undamaged(path, results):
+                    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+                    if not lines:
+                        raise EOFError("no lines")
+                    for number, *values in csv.reader(lines):
+                        points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
         return {number: table_of(CURVES, lines) for number, lines in points.items()}
 
     def confirmed(self, name: str) -> Confirmed | None:
         path = self.path / "confirmed" / f"{name}.json"
-        return Confirmed(**self._json(path)) if path.is_file() else None
+        return self._confirmed(path) if path.is_file() else None
 
     def save_confirmed(self, name: str, confirmed: Confirmed) -> None:
         write_json(self.path / "confirmed" / f"{name}.json", vars(confirmed))
 
     def all_confirmed(self) -> list[Confirmed]:
-        return [Confirmed(**self._json(path)) for path in sorted((self.path / "confirmed").glob("*.json"))]
+        return [self._confirmed(path) for path in sorted((self.path / "confirmed").glob("*.json"))]
+
+    def _confirmed(self, path: Path) -> Confirmed:
+        with undamaged(path):
+            return Confirmed(**self._json(path))
 
     def save_table(self, trials: Sequence[Trial]) -> None:
         rows = [
@@ -185,6 +200,18 @@ class TuneDirectory:
 
     def _group(self, number: int, ending: str) -> Path:
         return self.path / "groups" / f"{number:04d}{ending}"
+
+
+@contextmanager
+def undamaged(path: Path, remove: Path | None = None) -> Iterator[None]:
+    """What reads a file: that it cannot is one sentence, which names the file without which all of it is done again."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UsageError(
+            f"{str(path)!r} is damaged: remove {'it' if remove is None else repr(str(remove))}, and give the same "
+            "command again."
+        ) from None
 
 
 def _column(table: Table, name: str) -> np.ndarray:
