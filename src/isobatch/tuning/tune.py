@@ -14,6 +14,7 @@ from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
 from isobatch.rescaling import MINIBATCH_COUNT, rescale
 from isobatch.settings.config import Config
+from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
 from isobatch.studies.study_directory import write
@@ -127,6 +128,7 @@ def prepare(
         move.check(config, plan.ranges)
         reserve += plan.confirm_seeds * move.of(config).after.env_steps
     steps = DEFAULT_RUNS * config.env_steps if budget is None else parse_value("budget", budget, int)
+    COUNT.check("budget", steps)
     plan.check_budget(steps, reserve)
     return Task(plan, move, steps, reserve)
 
