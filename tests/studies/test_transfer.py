@@ -92,8 +92,10 @@ def test_a_verdict_ranks_the_ways() -> None:
     """Made-up rows: 0.9 for one way, 0.5 for the base and the others, so it keeps 180 %."""
     found = verdict(made_up("transfer", {"way": KEEP}))
     short = found[0]
-    assert short.startswith("In short, final return kept, mean over 8 tasks: with fewer environments (1/16 and 1/4 tim")
-    assert "times) keep N x T 18" in short.replace("17", "18")
+    assert short.startswith(
+        "In short, final return kept with fewer environments (1/16 and 1/4 times, mean over 6 tasks) "
+    )
+    assert "4 and 16 times, mean over 8 tasks) keep N x T 18" in short.replace("17", "18")
     assert short.index(KEEP) < min(short.index(way) for way in WAYS if way != KEEP)
     assert any(line.startswith("envpool/Hopper-v4, base 1.0, final return kept at 4 / 16 times: ") for line in found)
     assert any("keep N x T minus unchanged" in line and "which is above 0" in line for line in found)

@@ -144,10 +144,12 @@ def on_environments(study: Study, envs: Sequence[str]) -> Study:
     An environment has the settings of the study's environment of the same bare id.
     """
 
+    once = list(dict.fromkeys(envs))
+
     def moved(configs: Iterable[Config]) -> Iterator[tuple[int, Config]]:
         """Index of each config that is kept, and the config with the id that was asked for."""
         for index, config in enumerate(configs):
-            yield from ((index, config.replace(env=env)) for env in envs if bare_id(env) == bare_id(config.env))
+            yield from ((index, config.replace(env=env)) for env in once if bare_id(env) == bare_id(config.env))
 
     def grid(scale: str) -> Grid:
         whole = study.grid(scale)

@@ -103,8 +103,10 @@ def in_short(rows: list[Row]) -> str:
         ranked = sorted(((both[1], way) for way, both in found.items() if both), key=lambda pair: -pair[0].value)
         if ranked:
             at = " and ".join(map(times_text, times))
-            halves.append(f"{words} ({at} times) {', '.join(f'{way} {percent(all_)}' for all_, way in ranked)}")
-    return f"In short, final return kept, mean over {counted(len(tasks(rows, FINAL)), 'task')}: {'; '.join(halves)}."
+            count = max(len(both[0]) for both in found.values() if both)
+            where = f"{words} ({at} times, mean over {counted(count, 'task')})"
+            halves.append(f"{where} {', '.join(f'{way} {percent(all_)}' for all_, way in ranked)}")
+    return f"In short, final return kept {'; '.join(halves)}."
 
 
 def by_size(rows: list[Row], column: str) -> Iterator[str]:
