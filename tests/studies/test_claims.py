@@ -45,7 +45,7 @@ def test_every_grid_builds(name: str, scale: str) -> None:
     names = [tuple(cell.factors.items()) for cell in grid.cells if cell.config.env == sizes["environments"][0]]
     assert len(set(names)) == len(names)
     for cell in grid.cells:
-        range_of(cell.config.env)
+        range_of(cell.config.env, study.ranges)
         steps = [other.config.env_steps for other in grid.cells if other.config.env == cell.config.env]
         assert min(steps) > 0.9 * max(steps), "compared at equal data"
 
