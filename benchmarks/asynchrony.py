@@ -1,12 +1,15 @@
 """Actors that collect while the learner learns: what do they bring, what do they cost, and what do kills do to them?
 
-    python benchmarks/asynchrony.py speed     against collecting and learning by turns, in turns
-    python benchmarks/asynchrony.py bound     what two cores allow: the parts of an iteration, each alone
-    python benchmarks/asynchrony.py returns   the same three of several seeds: is as much learned in as many steps?
-    python benchmarks/asynchrony.py kills     SIGKILL of actors and of whole runs: the bound, and the bits of a resume
-    python benchmarks/asynchrony.py endurance 10 million steps: memory, files and threads of all processes
+    python benchmarks/asynchrony.py speed      against collecting and learning by turns, in turns
+    python benchmarks/asynchrony.py bound      what two cores allow: the parts of an iteration, each alone
+    python benchmarks/asynchrony.py returns    is as much learned in as many steps?
+    python benchmarks/asynchrony.py wall-clock seconds to a score at several lags, and a picture: which one is best?
+    python benchmarks/asynchrony.py kills      SIGKILL of actors and of whole runs: the bound, and the bits of a resume
+    python benchmarks/asynchrony.py endurance  10 million steps: memory, files and threads of all processes
 
-Each writes its table into benchmarks/results/asynchrony-NAME.md. For speed the machine should do nothing else.
+Each writes its table into benchmarks/results/asynchrony-NAME.md. For speed and wall-clock the machine should do nothing
+else. Which settings `returns` and `wall-clock` compare comes from benchmarks/lag_search.py; how actors compare with
+Stable-Baselines3 is measured by `benchmarks/bench.py --only actors`.
 """
 
 from __future__ import annotations
@@ -24,18 +27,31 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+PICTURE = Path(__file__).parent.parent / "docs" / "images" / "asynchrony-wall-clock.png"
 CARTPOLE = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 128 --num-minibatches 4"
 LUNAR = "--env gymnasium/LunarLander-v3 --num-envs 64 --num-steps 32 --num-minibatches 16 --learning-rate 3e-4"
 SPEED = {  # name -> settings, steps of a run, actors
     "EnvPool CartPole, 64 x 128": (CARTPOLE, 3_000_000, "1"),
     "Gymnasium LunarLander, 64 x 32": (LUNAR, 327_680, "4"),
 }
-LEARNED = {"EnvPool CartPole, 64 x 128": 300_000, "Gymnasium LunarLander, 64 x 32": 300_000}
-KINDS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i"}
-DECOUPLED = {"2 iterations, decoupled": "--max-lag 2i --stale-objective decoupled"}
+# What is learned also from smaller iterations, with the learning rate that the rules give for them.
+SMALLER = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 32 --num-minibatches 4 --learning-rate 1.25e-3"
+RUNS = SPEED | {"EnvPool CartPole, 64 x 32": (SMALLER, 0, "1")}
+LEARNED = 300_000  # steps of each seed, in `returns`
+LAGS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i", "4 iterations": "--max-lag 4i"}
+KINDS = {name: LAGS[name] for name in ("by turns", "1 iteration", "2 iterations")}
+OBJECTIVES = {"PPO": "", "decoupled": "--stale-objective decoupled"}
+SAME_BY_TURNS = {"decoupled": "PPO"}  # on fresh data one is the other
+SCORES = {  # name -> return to reach, steps of a run
+    "EnvPool CartPole, 64 x 128": (200.0, 300_000),
+    "Gymnasium LunarLander, 64 x 32": (-50.0, 120_000),
+}
+WINDOW = 20_480  # environment steps over which a return is averaged before it counts as reached
 WARM_UP = 0.25  # of the steps of a run, before which its speed is not counted
 
 
@@ -90,30 +106,127 @@ def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {shown} | {ages[kind]} |"
 
 
+def arms(kinds: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Objective, lag and flags; objectives that differ on old data only have one run by turns."""
+    for objective, flags in OBJECTIVES.items():
+        for kind, lag in kinds.items():
+            if lag or objective not in SAME_BY_TURNS:
+                yield objective, kind, f"{flags} {lag}"
+
+
 def returns(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     """Means over the run, since old data may delay what is learned."""
-    yield f"| run | steps | max_lag | mean return over the run of {args.seeds} seeds, 95 % interval |"
-    yield "|---|---|---|---|"
-    for name, (words, _, actors) in SPEED.items():
-        for kind, flags in (KINDS | DECOUPLED).items():
-            run = scratch / f"{len(name)}-{kind}-learned"
-            lag = f"--actors {actors} {flags}" if flags else ""
-            finished(f"{words} --total-timesteps {LEARNED[name]} --num-seeds {args.seeds} {lag}", run)
-            yield f"| {name} | {LEARNED[name]:,} | {kind} | {learned(run)} |"
-
-
-def learned(run: Path) -> str:
-    """The mean return over the run, of each seed, with an interval over seeds."""
-    import numpy as np
-
     from isobatch.formatting import with_interval
-    from isobatch.statistics.bootstrap import estimate, unit_mean
+    from isobatch.statistics.aggregates import contrast
+
+    mean = f"mean return over the run of {args.seeds} seeds, 95 % interval"
+    yield f"| run | objective | max_lag | {mean} | minus by turns | KL | lag |"
+    yield "|---|---|---|---|---|---|---|"
+    for number, (name, (words, _, actors)) in enumerate(RUNS.items()):
+        by_turns = {}
+        for objective, kind, flags in arms(KINDS):
+            run = scratch / f"{number}-{objective}-{kind}"
+            lag = f"--actors {actors}" if "--max-lag" in flags else ""
+            finished(f"{words} --total-timesteps {LEARNED} --num-seeds {args.seeds} {lag} {flags}", run)
+            scores = learned(run)
+            by_turns.setdefault(objective, by_turns.get(SAME_BY_TURNS.get(objective, ""), scores))
+            against = with_interval(contrast([(1, scores), (-1, by_turns[objective])])[0]) if lag else ""
+            mean = with_interval(contrast([(1, scores)])[0])
+            age = f"{lags(run)[0]:.2f}" if lag else "0"
+            yield f"| {name} | {objective} | {kind} | {mean} | {against} | {mean_kl(run):.2g} | {age} |"
+    yield ""
+    yield (
+        f"{LEARNED:,} steps of each seed; KL from the policy that collected, mean over the run; lag in iterations, "
+        "mean over the rollouts that were used."
+    )
+
+
+def learned(run: Path) -> np.ndarray:
+    """The mean return over the run, of each seed."""
     from isobatch.training.metrics import RETURN, read_metrics
 
     table = read_metrics(run)
-    of_seed = [np.nanmean(table[RETURN][table["seed"] == seed]) for seed in np.unique(table["seed"])]
-    array = np.array(of_seed)
-    return with_interval(estimate(lambda weights: unit_mean(array, weights), len(array), what="seeds"))
+    return np.array([np.nanmean(table[RETURN][table["seed"] == seed]) for seed in np.unique(table["seed"])])
+
+
+def mean_kl(run: Path) -> float:
+    from isobatch.training.metrics import read_metrics
+
+    return float(np.nanmean(read_metrics(run)["losses/approx_kl"]))
+
+
+class Course(NamedTuple):
+    """How one seed's return went."""
+
+    seconds: np.ndarray  # since the first line of the run: what started before is not counted
+    steps: np.ndarray
+    returns: np.ndarray  # of the episodes of the last `WINDOW` steps
+
+    def reached(self, score: float) -> tuple[float, float]:
+        """Seconds and steps until the score; infinite if it was not reached."""
+        there = np.flatnonzero(self.returns >= score)
+        return (float(self.seconds[there[0]]), float(self.steps[there[0]])) if len(there) else (np.inf, np.inf)
+
+
+def courses(run: Path) -> list[Course]:
+    """Of each seed."""
+    from isobatch.training.metrics import EPISODES, RETURN, read_metrics
+
+    table = read_metrics(run)
+    clock = np.array([[float(cell) for cell in row[:2]] for row in list(csv.reader((run / "timing.csv").open()))[1:]])
+    found = []
+    for seed in np.unique(table["seed"]):
+        steps, episodes, mean = (table[name][table["seed"] == seed] for name in ("env_steps", EPISODES, RETURN))
+        kernel = np.ones(max(1, int(WINDOW // steps[0])))
+        total, count = (
+            np.convolve(part, kernel)[: len(steps)] for part in (np.where(episodes > 0, mean, 0) * episodes, episodes)
+        )
+        known = np.flatnonzero(count > 0)  # where no episode ended, the last ones still count
+        latest = known[np.maximum(np.searchsorted(known, np.arange(len(steps)), side="right") - 1, 0)]
+        returns = total[latest] / count[latest]
+        found.append(Course(np.interp(steps, clock[:, 0], clock[:, 1]) - clock[0, 1], steps, returns))
+    return found
+
+
+def wall_clock(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Several seeds at once, which share a clock."""
+    from isobatch.drawing import COLORS, new_panels, save_figure
+
+    median = f"seconds to it, median of {args.seeds} seeds (range)"
+    yield f"| run | return | objective | max_lag | {median} | steps | reached |"
+    yield "|---|---|---|---|---|---|---|"
+    figure, panels = new_panels(1, len(SPEED), (11, 4.2))
+    best = []
+    for (name, (words, _, actors)), axes in zip(SPEED.items(), panels, strict=True):
+        score, steps = SCORES[name]
+        medians = {}
+        for objective, kind, flags in arms(LAGS):
+            run = scratch / f"{len(name)}-{objective}-{kind}-clock"
+            lag = f"--actors {actors}" if "--max-lag" in flags else ""
+            finished(f"{words} --total-timesteps {steps} --num-seeds {args.seeds} --log-interval 1 {lag} {flags}", run)
+            seeds = courses(run)
+            seconds, needed = np.array([course.reached(score) for course in seeds]).T
+            medians[f"{objective}, {kind}" if lag else kind] = float(np.median(seconds))
+            spread = f"{shown(np.median(seconds))} ({shown(min(seconds))} to {shown(max(seconds))})"
+            there = f"{np.isfinite(seconds).sum()} of {len(seconds)}"
+            yield f"| {name} | {score:g} | {objective} | {kind} | {spread} | {shown(np.median(needed))} | {there} |"
+            color = COLORS[list(LAGS).index(kind)]
+            style = ("-", "--", ":")[list(OBJECTIVES).index(objective)]
+            mean = np.mean([course.returns for course in seeds], axis=0)
+            axes.plot(seeds[0].seconds, mean, style, color=color, label=f"{kind}, {objective}" if lag else kind)
+        axes.axhline(score, color="#888888", linewidth=0.8)
+        axes.set(title=name, xlabel=f"seconds of training, {args.seeds} seeds at once", ylabel="return")
+        axes.legend(fontsize=8, frameon=False)
+        first = min(medians, key=lambda arm: medians[arm])
+        gain = "" if first == "by turns" else f", in {medians[first] / medians['by turns']:.0%} of the time by turns"
+        best.append(f"{name}: soonest {first}{gain}")
+    save_figure(figure, PICTURE)
+    yield ""
+    yield f"{'; '.join(best)}."
+
+
+def shown(number: float) -> str:
+    return "never" if np.isinf(number) else f"{number:,.0f}" if number >= 100 else f"{number:.1f}"
 
 
 WALK = "--env gymnasium/CartPole-v1 --num-envs 8 --num-steps 32 --total-timesteps 81920 --num-minibatches 2"
@@ -228,7 +341,6 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     use_cores(1, config)
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     from isobatch.envs.registry import environment_of
     from isobatch.rollouts.actors.interface import LocalBackend, Place, Published
@@ -274,7 +386,14 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     backend.close()
 
 
-PARTS = {"speed": speed, "bound": bound, "returns": returns, "kills": kills, "endurance": endurance}
+PARTS = {
+    "speed": speed,
+    "bound": bound,
+    "returns": returns,
+    "wall-clock": wall_clock,
+    "kills": kills,
+    "endurance": endurance,
+}
 
 
 def main() -> int:
@@ -292,7 +411,7 @@ def main() -> int:
             print(line, flush=True)
             lines.append(line)
     RESULTS.mkdir(exist_ok=True)
-    text = f"`python benchmarks/asynchrony.py {args.part}`\n\n" + "\n".join(lines).rstrip() + "\n"
+    text = f"`python benchmarks/asynchrony.py {' '.join(sys.argv[1:])}`\n\n" + "\n".join(lines).rstrip() + "\n"
     (RESULTS / f"asynchrony-{args.part}.md").write_text(text)
     return 0
 

@@ -1,6 +1,6 @@
 """Speed of isobatch beside Stable-Baselines3, Rejax and PyTorch: same network, same batches, same work, one run.
 
-    python benchmarks/bench.py --peers-python .venv-peers/bin/python [--only jax ewma hosts procgen]
+    python benchmarks/bench.py --peers-python .venv-peers/bin/python [--only jax ewma hosts actors procgen]
 
 Every side runs in a process of its own, one after the other, and the whole round is repeated, in alternating order, so
 that a slow spell of the machine hits all of them. Medians are compared. A peer that can choose its number of threads or
@@ -99,6 +99,21 @@ def host_sides(ours: str, peers: str, scale: float) -> Sides:
     }
 
 
+def actor_sides(ours: str, peers: str, scale: float) -> Sides:
+    """Long enough that what actors have collected when the clock starts, at most two iterations, does not count."""
+    some, many = (int(steps * scale) for steps in (131_072, 2_097_152))
+    pools = [ours, OURS, "--env", "envpool/CartPole-v1", "--num-envs", 64, "--steps", many]
+    return {
+        "isobatch, by turns": pools,
+        "isobatch, actor, lag 1": [*pools, "--actors", 1, "--max-lag", 1],
+        "isobatch, actor, lag 2": [*pools, "--actors", 1, "--max-lag", 2],
+        "isobatch, inside JAX": [ours, OURS, "--num-envs", 64, "--steps", many],
+        "EnvPool alone": [ours, ALONE, "--steps", many],
+        "sb3, 1 thread": [peers, SB3, "--num-envs", 64, "--steps", some, "--threads", 1],
+        "sb3, all threads": [peers, SB3, "--num-envs", 64, "--steps", some, "--threads", cores()],
+    }
+
+
 def sb3_names(name: str) -> tuple[str, ...]:
     return tuple(f"{name}, {way}" for way in ("1 thread", "all threads", "processes"))
 
@@ -114,6 +129,7 @@ def procgen_sides(ours: str, peers: str, scale: float) -> Sides:
     return {"isobatch": [ours, PROCGEN, *iterations], "pytorch": [peers, TORCH, *iterations]}
 
 
+SB3_BY_TURNS = ("sb3, 1 thread", "sb3, all threads")
 SMALLEST = ["--minibatches", 128, "--epochs", 10]
 NETWORK = "4 minibatches, 4 epochs, two separate 64x64 tanh networks, Adam"
 GROUPS = {
@@ -149,6 +165,21 @@ GROUPS = {
             Promise("EnvPool alone, no learning", "EnvPool alone", sb3_names("sb3, 2,048"), None),
             Promise("EnvPool, 64, minibatches of 256", "isobatch, EnvPool, 256", sb3_names("sb3, 256"), None),
             Promise("EnvPool, 64, minibatches of 64", "isobatch, EnvPool, 64", sb3_names("sb3, 64"), None),
+        ),
+    ),
+    "actors": Group(
+        "Collecting while learning",
+        f"EnvPool's CartPole-v1, 64 environments x 128 steps, {NETWORK}: by turns, and with one actor that collects "
+        "while the learner learns. *Inside JAX* and *EnvPool alone* are the two halves of the work by themselves.",
+        actor_sides,
+        (
+            Promise("by turns", "isobatch, by turns", SB3_BY_TURNS, None),
+            Promise("actor, lag of 1 iteration", "isobatch, actor, lag 1", SB3_BY_TURNS, 5.5),
+            Promise("actor, lag of 2 iterations", "isobatch, actor, lag 2", SB3_BY_TURNS, 5.5),
+            Promise("actor, lag of 1 iteration", "isobatch, actor, lag 1", ("isobatch, by turns",), 1.5),
+            Promise("actor, lag of 2 iterations", "isobatch, actor, lag 2", ("isobatch, by turns",), 1.5),
+            Promise("inside JAX", "isobatch, inside JAX", SB3_BY_TURNS, None),
+            Promise("EnvPool alone, no learning", "EnvPool alone", SB3_BY_TURNS, None),
         ),
     ),
     "procgen": Group(

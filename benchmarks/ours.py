@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, default=8)
     parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=4, help="of PPO")
+    parser.add_argument("--actors", type=int, default=0, help="that collect while the learner learns")
+    parser.add_argument("--max-lag", type=int, default=0, help="of their data, in iterations")
     args = parser.parse_args()
     config = isobatch.preset(
         args.algo,
@@ -58,6 +60,8 @@ def main() -> None:
         ent_coef=0.01,
         vf_coef=0.5,
         max_grad_norm=0.5,
+        actors=args.actors,
+        max_lag=f"{args.max_lag}i",
         total_timesteps=2**30,  # whole phases of PPG, and more than is run: the clock decides where to stop
     )
     use_cores(args.seeds, config)

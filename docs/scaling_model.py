@@ -2,18 +2,20 @@
 
 The model, for D devices that hold b samples of an iteration each (the batch grows with D, and settings by rule):
 
-    seconds of an iteration   b t + G (2 ceil(log2 D) latency + 2 (D - 1)/D bytes / bandwidth)
+    seconds of an iteration   b t + G x seconds of a sum over the devices (isobatch.planning.devices)
     samples to a score        proportional to 1 + B/B_crit, with B = D b / M the optimization batch
-                              (McCandlish et al. 2018, https://arxiv.org/abs/1812.06162)
+                              (isobatch.planning.samples)
 
-t: seconds of collecting and learning from one sample on one device; G: gradient steps of an iteration; bytes: of the
-gradient. Time to a score is samples x seconds per sample; the speed-up is that of one device, divided by it.
+t: seconds of collecting and learning from one sample on one device; G: gradient steps of an iteration. Time to a score
+is samples x seconds per sample; the speed-up is that of one device, divided by it.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+from isobatch.planning.devices import ACCELERATORS, MACHINES, Link
+from isobatch.planning.samples import samples_needed
 
 DEVICES = (2, 8, 64, 1024)
 
@@ -30,13 +32,6 @@ class Run:
     source: str  # of the critical batch
 
 
-@dataclass(frozen=True)
-class Link:
-    name: str
-    latency: float  # seconds of a message
-    bandwidth: float  # bytes a second
-
-
 RUNS = (
     Run("CartPole, MLP 2 x 64", 1024, 4, 4, 1 / 160_000, 9_155, 393, "laboratory, CartPole 8 x 128, first checkpoint"),
     Run("MuJoCo, MLP 2 x 256", 2048, 32, 10, 1 / 17_000, 140_000, 3_781, "laboratory, Pendulum after 200,704 steps"),
@@ -44,19 +39,19 @@ RUNS = (
 )
 LINKS = (
     Link("processes of one machine (Gloo, measured 0.7 ms)", 3.5e-4, 1e9),
-    Link("machines, 10 GB/s", 5e-5, 1e10),
-    Link("GPUs of one machine, 300 GB/s", 1e-5, 3e11),
+    MACHINES,
+    ACCELERATORS,
 )
 
 
 def iteration_seconds(run: Run, link: Link, devices: int) -> float:
     steps = run.minibatches * run.epochs
-    moved = 2 * (devices - 1) / devices * 4 * run.parameters / link.bandwidth
-    return run.per_device * run.seconds + steps * (2 * math.ceil(math.log2(devices)) * link.latency + moved)
+    return run.per_device * run.seconds + steps * link.sum_seconds(devices, run.parameters)
 
 
 def samples(run: Run, devices: int) -> float:
-    return 1 + devices * run.per_device / run.minibatches / run.critical_batch
+    """In units of S_min."""
+    return float(samples_needed(1.0, devices * run.per_device / run.minibatches, run.critical_batch))
 
 
 def speedup(run: Run, link: Link, devices: int, invariant: bool) -> float:

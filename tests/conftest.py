@@ -57,7 +57,7 @@ def kept_programs() -> None:
 
 # Groups of tests that take long: they come first, so that no worker is busy long after the other.
 LONG_GROUPS = (
-    "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "actors", "tuning", "kill",
+    "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "actors", "tuning", "planning", "kill",
     "host failures", "test_probes", "test_public", "test_policy_phase", "test_gram", "test_tour", "test_examples",
     "test_own_parts", "cli", "browser", "test_program_cache", "hypers",
 )  # fmt: skip
@@ -69,11 +69,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONG_GROUPS)}
 
     def place(item: pytest.Item) -> int:
-        mark = item.get_closest_marker("xdist_group") or pytest.mark.xdist_group(item.path.stem).mark
-        item.add_marker(pytest.mark.xdist_group(mark.args[0]))
-        return order.get(mark.args[0], len(order))
+        name = group(item)
+        item.add_marker(pytest.mark.xdist_group(name))
+        return order.get(name, len(order))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Tracing makes millions of objects that live on: they are looked through less often, and all before them never."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +92,22 @@ def float64() -> Iterator[None]:
 MAPPINGS, SIZES = Path("/proc/self/maps"), Path("/proc/self/statm")
 MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
 MOST_RESIDENT = 1_500_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
+MOST_FOR_THE_NEXT = 1_000_000_000  # of those that a group of tests leaves to another, which shares little with it
 
 
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Forget compiled programs, between two tests, when they take much memory."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Forget compiled programs, between two tests, when they take much memory; rather between two groups."""
     if nextitem is None or not SIZES.exists():
         return
     resident = int(SIZES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if resident > MOST_RESIDENT or MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
+    most = MOST_RESIDENT if group(item) == group(nextitem) else MOST_FOR_THE_NEXT
+    if resident > most or MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
         forget_programs()
+
+
+def group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    return item.path.stem if mark is None else mark.args[0]
 
 
 def forget_programs() -> None:

@@ -262,6 +262,20 @@ def adam(gradients: Sequence[Array], beta1: float, beta2: float, eps: float) -> 
     return out
 
 
+def adam_micro(gradients: Sequence[Array], beta1: float, beta2: float, eps: float, largest: float) -> list[Array]:
+    """Wang & Aitchison 2024: as Adam, but v averages squares of the gradients [K, P] of micro-batches, not the square
+    of their mean. The mean is clipped to a norm of `largest`, and with it, by the same factor, each of them."""
+    m = v = np.zeros_like(gradients[0][0])
+    out = []
+    for t, parts in enumerate(gradients, 1):
+        norm = np.sqrt(np.sum(np.mean(parts, axis=0) ** 2))
+        parts = parts * (largest / norm if norm > largest else 1.0)
+        m = beta1 * m + (1 - beta1) * sum(parts) / len(parts)
+        v = beta2 * v + (1 - beta2) * sum(part**2 for part in parts) / len(parts)
+        out.append(m / (1 - beta1**t) / (np.sqrt(v / (1 - beta2**t)) + eps))
+    return out
+
+
 def rmsprop(gradients: Sequence[Array], decay: float, eps: float) -> list[Array]:
     """Hinton's lecture 6e: g / (sqrt(v) + eps)."""
     v = np.zeros_like(gradients[0])

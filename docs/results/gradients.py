@@ -2,7 +2,7 @@
 
     python docs/results/gradients.py [--only ENV|post] [--out runs/gradients]
 
-What is measured is kept; a run that was interrupted goes on.
+What is measured is kept; a run that was interrupted goes on. What is not measured now keeps its part of the page.
 """
 
 from __future__ import annotations
@@ -80,13 +80,23 @@ def write_page(out: Path) -> None:
         "laboratory](../gradients.md). Made by `python docs/results/gradients.py`.",
         "",
     ]
-    if (out / "post" / "claims.json").is_file():
-        page += write_post(out)
+    page += write_post(out) if (out / "post" / "claims.json").is_file() else part_of_page("## The blog post")
     found = {env: json.loads(path.read_text()) for env in ENVIRONMENTS if (path := out / f"{env}.json").is_file()}
     page += write_summary(found)
-    for env, result in found.items():
-        page += write_environment(env, ENVIRONMENTS[env][0], result)
+    for env, (kind, *_) in ENVIRONMENTS.items():
+        page += write_environment(env, kind, found[env]) if env in found else part_of_page(f"## {env}: ")
     (HERE / "gradients.md").write_text("\n".join(page).rstrip() + "\n")
+
+
+def part_of_page(heading: str) -> list[str]:
+    """The lines of the page as it is, from a heading to the next one of its rank."""
+    kept: list[str] = []
+    for line in (HERE / "gradients.md").read_text().split("\n"):
+        if line.startswith(heading) or (kept and not line.startswith("## ")):
+            kept.append(line)
+        elif kept:
+            break
+    return kept
 
 
 def write_post(out: Path) -> list[str]:
@@ -156,8 +166,12 @@ def write_summary(found: dict[str, dict[str, Any]]) -> list[str]:
         "| environment | after steps | effective samples of 4x256 | share of single samples | lowest error |",
         "|---|---:|---:|---:|---|",
     ]
-    for env, result in found.items():
-        for checkpoint in result["checkpoints"]:
+    for env in ENVIRONMENTS:
+        if env not in found:
+            summary = part_of_page("## Are the samples of a long rollout correlated?")
+            page += [line for line in summary if line.startswith(f"| {env} |")]
+            continue
+        for checkpoint in found[env]["checkpoints"]:
             rows = checkpoint["geometries"]["rows"]
             long = next(row for row in rows if row["num_steps"] == 256)
             best = min(rows, key=lambda row: row["error"]["value"])

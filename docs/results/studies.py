@@ -26,10 +26,10 @@ from typing import Any
 from isobatch.drawing import save_figure
 from isobatch.formatting import percent
 from isobatch.statistics.comparisons import difference
-from isobatch.studies.charts import gaps_of
+from isobatch.studies.charts import gaps_of, pairs_of
 from isobatch.studies.claims import study_of
 from isobatch.studies.claims.transfer import evidence
-from isobatch.studies.figures import draw_gaps, draw_scores
+from isobatch.studies.figures import draw_bars, draw_scores
 from isobatch.studies.grid import Grid, Measurement, Row
 from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
 from isobatch.studies.runner import run_study
@@ -49,7 +49,7 @@ PICTURES = {  # of each study, those that its page shows
     "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
     "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
     "sgd-rule": ["curves-linear", "curves-square-root", "gaps"],
-    "ewma": ["curves", "scores"],
+    "ewma": ["curves", "pairs", "scores"],
     "prox-grid": ["surface"],
     "epochs": ["curves-1", "curves-4"],
     "geometry": ["curves", "variance"],
@@ -157,11 +157,12 @@ def nothing(scale: str) -> list[Measurement]:
 def redraw(name: str, rows: list[Row]) -> None:
     """The pictures for which the rows are enough."""
     study = study_of(name)
-    factors, gaps = factors_of(name), gaps_of(study, rows)
+    factors = factors_of(name)
     if "scores" in PICTURES[name]:
         save_figure(draw_scores(rows, factors, name), HERE / f"{name}-scores.png")
-    if "gaps" in PICTURES[name] and gaps is not None:
-        save_figure(draw_gaps(gaps, name), HERE / f"{name}-gaps.png")
+    for picture, bars in (("gaps", gaps_of(study, rows)), ("pairs", pairs_of(study, rows))):
+        if picture in PICTURES[name] and bars is not None:
+            save_figure(draw_bars(bars, name), HERE / f"{name}-{picture}.png")
     for picture, draw in study.drawings.items():
         save_figure(draw(rows), HERE / f"{name}-{picture}.png")
     if name == "transfer":

@@ -56,11 +56,12 @@ def test_the_environment_is_asked_for_its_actions_and_limits() -> None:
     known = known_facts(BASE.replace(env="Pendulum-v1"))
     assert (known.action_dim, known.continuous, known.time_limit) == (1, True, 200)
     assert known.rollout_bytes == 8192 * (3 + 2 + 5) * 4
-    breakout = known_facts(BASE.replace(env="Breakout-MinAtar"), action_dim=9, critical_batch=None)
+    breakout = known_facts(BASE.replace(env="Breakout-MinAtar"), given=Facts(action_dim=9))
     assert (breakout.action_dim, breakout.continuous, breakout.critical_batch) == (9, False, None)
 
 
 def test_an_environment_that_cannot_be_made_is_said_to_be_unknown() -> None:
     sentences: list[str] = []
-    assert known_facts(BASE.replace(env="Unheard-v0"), sentences.append, continuous=True) == Facts(continuous=True)
+    given = Facts(continuous=True)
+    assert known_facts(BASE.replace(env="Unheard-v0"), sentences.append, given) == given
     assert sentences[0].startswith("env=Unheard-v0 cannot be asked for its actions: ")

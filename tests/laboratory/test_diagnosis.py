@@ -19,7 +19,7 @@ from isobatch.gradients.correlation import cosine_across, cosine_pairs
 from isobatch.laboratory import Diagnosis, LabOptions, diagnose
 from isobatch.laboratory.diagnosis import subject_of
 from isobatch.laboratory.result_key import key_of
-from isobatch.laboratory.sections import SECTIONS, section_class
+from isobatch.laboratory.sections import ALL, SECTIONS, section_class
 from isobatch.laboratory.sections.aggregations import Aggregations
 from isobatch.laboratory.sections.cosines import sample_cosines
 from isobatch.laboratory.sections.geometries import Geometries
@@ -88,7 +88,7 @@ def test_every_section_of_every_checkpoint(results: list[Diagnosis], run_dir: Pa
     assert [result.iteration for result in results] == [6, 12]
     assert [result.env_steps for result in results] == [6 * 32, 12 * 32]
     for result in results:
-        assert tuple(result.sections) == SECTIONS
+        assert tuple(result.sections) == ALL
         assert [row.name for row in result.get(Geometries).rows] == ["8x4", "4x8"]
         for row in result.get(Geometries).rows:
             assert row.seconds_per_batch > 0
@@ -99,7 +99,7 @@ def test_every_section_of_every_checkpoint(results: list[Diagnosis], run_dir: Pa
         lambdas = [row.gae_lambda for row in result.get(Lambdas).rows]
         assert lambdas == [0.0, tiny().hypers.gae_lambda, 1.0] * 2
         assert result.get(Aggregations).episodes == 16
-    assert len(list((run_dir / "diagnosis").glob("*.json"))) == 2 * len(SECTIONS)
+    assert len(list((run_dir / "diagnosis").glob("*.json"))) == 2 * len(ALL)
 
 
 def test_the_same_seed_gives_the_same_numbers(results: list[Diagnosis], run_dir: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_command_prints_tables_pictures_and_sentences(
     assert "effective samples" in out
     assert "pairs of two environments" in out
     pictures = list((run_dir / "diagnosis").glob("*.png"))
-    assert len(pictures) == 2 * len(SECTIONS) + 1
+    assert len(pictures) == 2 * len(ALL) + 1
     assert all(path.stat().st_size > 5000 for path in pictures)
     monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])  # which takes seconds
     assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0

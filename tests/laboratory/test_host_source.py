@@ -36,7 +36,7 @@ from isobatch.laboratory.jax_source import JaxSource
 from isobatch.laboratory.landscape import at_geometry, measure, weights_of
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.per_sample import vanilla
-from isobatch.laboratory.sections import SECTIONS
+from isobatch.laboratory.sections import ALL
 from isobatch.laboratory.sections.aggregations import Aggregations
 from isobatch.laboratory.sections.geometries import Geometries
 from isobatch.laboratory.sections.lags import lag_sums
@@ -232,7 +232,7 @@ def test_every_section_and_the_same_seed_gives_the_same_numbers(tmp_path: Path) 
     settings: dict[str, Any] = dict(autoreset="next-step", normalize_observations=True, normalize_rewards=True)
     write_run(tmp_path / "run", tiny("ppo", "host_envs:Walk-v0", **settings))
     first, second = (diagnose(tmp_path / "run", LabOptions(**SMALL), out=tmp_path / name)[0] for name in ("a", "b"))
-    assert tuple(first.sections) == SECTIONS
+    assert tuple(first.sections) == ALL
     for row in first.get(Geometries).rows:
         assert row.variance.low <= row.variance.value <= row.variance.high
         assert row.measured_variance is not None

@@ -9,6 +9,7 @@ import pytest
 from tiny import tiny
 from trained import write_run
 
+from isobatch.cli.main import main
 from isobatch.laboratory.known import CriticalBatch, critical_batches
 from isobatch.laboratory.results import FORMAT
 from isobatch.settings.config import Config
@@ -67,3 +68,41 @@ def test_what_does_not_count(run_dir: Path, tmp_path: Path) -> None:
     assert critical_batches(other) == []
     write(other, 6, "branches", good, CONFIG.replace(total_timesteps=32 * 100))
     assert [entry.env_steps for entry in critical_batches(other)] == [6 * 32, 6 * 32]
+
+
+def test_rescale_takes_what_was_measured(run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Branches before the noise scale, the latest policy of those that are known; and it says so."""
+    run = tmp_path / "run"
+    write_run(run, CONFIG)
+    (run / "diagnosis").mkdir()
+    words = ["rescale", "--to-num-envs", "8", "--json"]
+    rows = [{"num_steps": 8, "own": True, "critical_batch": ends(30.4, 20, 40)}]
+    write(run, 9, "geometries", {"rows": rows})
+
+    def given(*more: str) -> dict[str, Any]:
+        assert main([*words, *more]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)["critical_batch"]
+        return found
+
+    assert given(str(run), "--critical-batch", "measured") == {
+        "value": 30, "source": f"(20 to 40), by the noise scale after 288 steps of {str(run)!r}",
+    }  # fmt: skip
+    unknown = {"value": None, "low": None, "high": None}
+    for iteration, found in ((3, ends(64, 32, None)), (6, ends(80, 32, None)), (9, unknown)):
+        write(run, iteration, "branches", {"critical_batch": found, "noise_scale": ends(31, 21, 41)})
+    assert given("--critical-batch", str(run)) == {
+        "value": 80,
+        "source": f"(32 to inf), by branches after 192 steps of {str(run)!r}, the last of 2 policies that were "
+        "measured",
+    }
+    assert main([*words[:-1], str(run), "--critical-batch", "measured"]) == 0
+    assert "critical batch size: 80 samples of a gradient step (32 to inf), by branches" in capsys.readouterr().out
+    assert main([*words, "--critical-batch", "measured"]) == 2
+    assert "name one, isobatch rescale RUN" in capsys.readouterr().err
+
+
+def test_rescale_says_how_to_measure(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_run(tmp_path / "run", CONFIG)
+    (tmp_path / "run" / "metrics.csv").write_text("iteration,env_steps,seed\n1,32,0\n")
+    assert main(["rescale", str(tmp_path / "run"), "--to-num-envs", "8", "--critical-batch", "measured"]) == 2
+    assert "--sections branches measures it" in capsys.readouterr().err

@@ -15,8 +15,9 @@ from isobatch.laboratory import LabOptions
 from isobatch.laboratory.batches import few_batches, mean_over_batches
 from isobatch.laboratory.landscape import Measured
 from isobatch.laboratory.results import from_json, to_json
-from isobatch.laboratory.sections import SECTIONS, section_class
+from isobatch.laboratory.sections import ALL, SECTIONS, section_class
 from isobatch.laboratory.sections.aggregations import Aggregations, PairCosine
+from isobatch.laboratory.sections.branches import Branches, BranchRow
 from isobatch.laboratory.sections.cosines import CosineMeans, Cosines, Histogram
 from isobatch.laboratory.sections.geometries import Geometries, GeometryRow
 from isobatch.laboratory.sections.lags import LagCorrelation, Lags, VarianceShare
@@ -59,6 +60,29 @@ def geometries(*rows: GeometryRow, **more: Any) -> Geometries:
     return Geometries(**settings | more)
 
 
+def branch(factor: float, score: float, verdict: str = "") -> BranchRow:
+    """A size whose policies get `score` on four seeds, at every mark."""
+    compared: dict[str, Any] = {}
+    if verdict:
+        difference = Estimate(score - 90.0, score - 95.0, score - 85.0)
+        compared = dict(difference=difference, difference_at_end=difference, verdict=verdict, verdict_at_end=verdict)
+    sizes = dict(factor=factor, num_envs=int(8 * factor), iteration_batch=int(1024 * factor))
+    return BranchRow(
+        **sizes, optimization_batch=int(256 * factor), learning_rate=1e-3, iterations=8, diverged=0,
+        returns=((score,) * 4,) * 4, over_branch=sure(score), at_end=sure(score), **compared,
+    )  # fmt: skip
+
+
+def branches(*rows: BranchRow, **more: Any) -> Branches:
+    settings: dict[str, Any] = dict(
+        samples=8192, seeds=4, episodes=32, own_batch=256, policy_return=50.0, untrained_return=20.0, tolerance=3.5,
+        critical_batch=Estimate(400.0, 256.0, 1024.0), critical_batch_at_end=Estimate(300.0, 64.0, math.inf),
+        noise_scale=Estimate(500.0, 450.0, 600.0), settled=True, whole_episodes=False, stopped_schedule="",
+        left_out=("64 times the batch: left out. Why.",), rows=rows,
+    )  # fmt: skip
+    return Branches(**settings | more)
+
+
 def text(section: Section) -> str:
     return " ".join(section.interpret())
 
@@ -95,6 +119,7 @@ EXAMPLES: dict[str, Section] = {
     "aggregations": Aggregations(
         16, 0, 200, 4, 100.0, 20.0, sure(0.1), (PairCosine(("timestep", "trajectory-mean"), sure(0.9)),), sure(0.95)
     ),
+    "branches": branches(branch(0.25, 90.0), branch(1.0, 91.0, "loses nothing"), branch(4.0, 60.0, "loses")),
 }  # fmt: skip
 
 
@@ -108,7 +133,7 @@ def test_every_section_has_all_parts_and_a_place_in_the_help_and_the_documentati
         assert all(hasattr(kind, part) for part in ("measure", "interpret", "tables", "draw"))
         assert f"| `{name}` |" in page
     assert ",".join(SECTIONS) in options
-    assert LabOptions().chosen == SECTIONS
+    assert LabOptions().chosen == ALL == SECTIONS[:-1]
     files = {path.stem.replace("_", "-") for path in (ROOT / "src/isobatch/laboratory/sections").glob("*.py")}
     assert files - set(SECTIONS) == {"--init--", "section", "points", "plotting"}
 
@@ -163,6 +188,32 @@ def test_what_cannot_be_seen_outside_jax_is_said() -> None:
     assert "stands in for what would follow the 1,200 time limits in the chains" in said
     assert "The time limit of 27,000 steps is long: chains and batches were begun 1,000 to 2,000 steps after" in said
     assert "No time limit is known: chains" in text(dataclasses.replace(outside, time_limit=0))
+
+
+def test_what_branches_say() -> None:
+    rows = branch(0.25, 90.0), branch(1.0, 91.0, "loses nothing"), branch(4.0, 60.0, "loses")
+    said = text(branches(*rows))
+    assert "over 8,192 environment steps, batches of up to 400 samples a gradient step (256 to 1,024) lose" in said
+    assert "noise scale of the same policy is 500 (450 to 600): the two agree within their intervals." in said
+    assert "By the return at the end of the branch alone it is 300 (64 to inf)." in said
+    assert "64 times the batch: left out. Why." in said
+    assert "begin anew" not in said
+    assert "spoils" not in said
+    assert "this measures what a batch spoils" in text(branches(*rows, policy_return=89.0))
+    apart = branches(*rows, noise_scale=Estimate(4000.0, 3000.0, 5000.0), settled=False, stopped_schedule="linear")
+    assert "4,000 (3,000 to 5,000): 10 times more than the branches say." in text(apart)
+    assert "Environments outside JAX begin anew" in text(apart)
+    assert "lr_schedule=linear does not go on" in text(apart)
+    free = branches(*rows, critical_batch=Estimate(1024.0, 256.0, math.inf), noise_scale=UNKNOWN)
+    assert "no batch up to 1,024 samples a gradient step loses (in doubt above 256)" in text(free)
+    assert "The noise scale of the same policy cannot be told" in text(free)
+    unknown = Estimate(math.nan)
+    said = text(branches(*rows, tolerance=0.0, critical_batch=unknown, critical_batch_at_end=unknown))
+    assert "nothing can be said about what a batch loses here" in said
+    assert "500 (450 to 600): there is nothing to compare it with." in said
+    assert "Whether 64, the smallest" in text(branches(*rows, critical_batch=Estimate(100.0, 64.0, 256.0)))
+    lost = dataclasses.replace(rows[-1], diverged=2)
+    assert "some diverged (2 at 4 times the batch)" in text(branches(*rows[:-1], lost))
 
 
 @pytest.mark.parametrize("scale", ["log", "linear"])

@@ -160,6 +160,7 @@ def test_every_hyperparameter_is_used_and_traced(name: str) -> None:
     assert not networks_agree(config, changed)
 
 
+@cache
 def networks_agree(one: Config, other: Config) -> bool:
     """Train two configs that differ in hyperparameters side by side, from the same seed."""
     states = initial_states(one, [0, 0])

@@ -7,7 +7,8 @@ import numpy as np
 import oracles
 import pytest
 
-from isobatch.learning.optimizers import make_optimizer
+from isobatch.learning.micro_batches import Gradient
+from isobatch.learning.optimizers import make_optimizer, updated
 from isobatch.learning.state import learning_rate
 from isobatch.settings.config import Config
 
@@ -40,6 +41,40 @@ def test_the_first_step_of_adam_by_hand():
         [np.array([3.0, -4.0, 0.0, 1e-3, 0.0])], optimizer="adam", optimizer_eps=1e-3, max_grad_norm=math.inf
     )
     np.testing.assert_allclose(ours[0], [3 / 3.001, -4 / 4.001, 0, 0.5, 0], rtol=1e-9)
+
+
+def micro_updates(gradients: list[np.ndarray], **settings) -> list[np.ndarray]:
+    """What adam-micro makes of gradients [K, 5] of micro-batches."""
+    config = Config().replace(optimizer="adam-micro", **settings)
+    tree = lambda g: {"a": jnp.asarray(g[:2]), "b": jnp.asarray(g[2:])}  # noqa: E731
+    weights = tree(np.zeros(5))
+    state, out = make_optimizer(config, config.hypers).init(weights), []
+    for parts in gradients:
+        gradient = Gradient(tree(np.mean(parts, axis=0)), tree(np.mean(parts**2, axis=0)))
+        update, state = updated(config, config.hypers, gradient, state, weights)
+        out.append(np.concatenate([update["a"], update["b"]]))
+    return out
+
+
+@pytest.mark.parametrize("largest", [0.5, math.inf])
+def test_adam_micro_agrees_with_its_algorithm(largest):
+    gradients = [RNG.normal(size=(3, 5)) * scale for scale in (1.0, 0.01, 3.0, 1.0)]
+    ours = micro_updates(gradients, beta1=0.8, beta2=0.95, optimizer_eps=1e-3, max_grad_norm=largest)
+    np.testing.assert_allclose(ours, oracles.adam_micro(gradients, 0.8, 0.95, 1e-3, largest), rtol=1e-9)
+
+
+def test_adam_micro_with_one_micro_batch_is_adam():
+    settings = dict(beta1=0.8, beta2=0.95, optimizer_eps=1e-3, max_grad_norm=0.5)
+    ours = micro_updates([g[None] for g in GRADIENTS], **settings)
+    np.testing.assert_allclose(ours, updates(GRADIENTS, optimizer="adam", **settings), rtol=1e-9)
+
+
+def test_the_first_step_of_adam_micro_by_hand():
+    """Gradients 1 and 3 have the mean 2 and mean square 5: 2 / (sqrt(5) + eps), where Adam steps 2 / (2 + eps). Those
+    of 1 and -1 have none, and neither moves."""
+    parts = np.array([[1.0, 1.0, 0, 0, 0], [3.0, -1.0, 0, 0, 0]])
+    (ours,) = micro_updates([parts], optimizer_eps=1e-3, max_grad_norm=math.inf)
+    np.testing.assert_allclose(ours, [2 / (math.sqrt(5) + 1e-3), 0, 0, 0, 0], rtol=1e-9)
 
 
 def test_rmsprop_agrees_with_its_algorithm():

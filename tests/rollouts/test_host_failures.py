@@ -13,6 +13,7 @@ from typing import Any
 
 import host_envs  # registers its environments
 import pytest
+from needs import one_more_case
 from tiny import flags, tiny
 
 import isobatch as ib
@@ -26,6 +27,7 @@ from isobatch.training.verification import first_difference, metrics_difference
 
 pytestmark = pytest.mark.xdist_group("host failures")
 ASYNC = "async"
+LIMIT = 600  # seconds for a process, also on a busy machine
 
 
 def evil(deed: str, once: Path, **settings: Any) -> ib.Config:
@@ -44,8 +46,15 @@ DEEDS = {
     "hang": "did not answer within 4 seconds (env_timeout), at its step 29.",
     "die": "died: its process ended with code 3, at its step 29.",
 }
+# What a process of its own tells as this one would, by the same check: one of them is enough.
+ALIKE = ("nan-at-the-end", "inf-reward", "nan-reward", "shape")
 # In this process a death is that of the run, which `killed_and_resumed` is about.
-BOTH = [(deed, how) for deed in DEEDS for how in ("sync", ASYNC) if (deed, how) != ("die", "sync")]
+BOTH = [
+    pytest.param(deed, how, marks=[one_more_case] * (how == ASYNC and deed in ALIKE))
+    for deed in DEEDS
+    for how in ("sync", ASYNC)
+    if (deed, how) != ("die", "sync")
+]
 
 
 @pytest.mark.parametrize(("deed", "vectorization"), BOTH)
@@ -95,11 +104,11 @@ def test_an_environment_that_cannot_be_started_is_named(call: str, vectorization
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize("deed", ["die", "hang"])
+@pytest.mark.parametrize("deed", ["die", pytest.param("hang", marks=one_more_case)])
 def test_a_failure_costs_one_sentence_and_exit_code_1(deed: str, tmp_path: Path) -> None:
     config = evil(deed, tmp_path / "done", vectorization=ASYNC)
     process = start(tmp_path / "run", config, "--env-timeout", "4")
-    said = process.communicate(timeout=200)[1].decode()
+    said = process.communicate(timeout=LIMIT)[1].decode()
     assert process.returncode == 1
     assert "Traceback" not in said
     assert DEEDS[deed] in said.splitlines()[-1]
@@ -153,7 +162,7 @@ def start(run_dir: Path, config: ib.Config, *more: str) -> subprocess.Popen:
 def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
     """Standard error of the run that went on after a kill."""
     process = start(run_dir, config)
-    end = time.monotonic() + 200
+    end = time.monotonic() + LIMIT
     while not list(run_dir.glob("checkpoints/0000000[2-9]?.checkpoint")):
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < end, "waited too long"
@@ -161,7 +170,7 @@ def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     resumed = start(run_dir, config, "--resume")
-    said = resumed.communicate(timeout=300)[1].decode()
+    said = resumed.communicate(timeout=LIMIT)[1].decode()
     assert resumed.returncode == 0, said
     return said
 
@@ -169,7 +178,7 @@ def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path) -> None:
     """Episodes in progress are had again from their seeds and actions."""
     undisturbed = start(tmp_path / "undisturbed", WALK)
-    assert "new episodes" not in undisturbed.communicate(timeout=300)[1].decode()
+    assert "new episodes" not in undisturbed.communicate(timeout=LIMIT)[1].decode()
     said = killed_and_resumed(tmp_path / "run", WALK)
     assert "new episodes" not in said
     assert first_difference(tmp_path / "undisturbed", tmp_path / "run") is None

@@ -57,7 +57,8 @@ def advanced(config: Config, seeds: list[int]) -> tuple[dict[str, np.ndarray], b
         chunk = program(program.begin(states, 0, Supervision(lambda sentence: None, 60.0)), hypers, 0, 1)
     finally:
         program.end()
-    return flatten(chunk.states), program._stepping.at_once > 1
+    assert program.backend is not None
+    return flatten(chunk.states), program.backend.steps_at_once > 1
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import pytest
 from made_up_rows import at_shapes, made_up
 
 from isobatch.errors import UsageError
+from isobatch.settings.presets import with_stale_objective
 from isobatch.statistics.normalization import range_of
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.claims.prox_grid import slopes
-from isobatch.studies.grid import SCALES
+from isobatch.studies.grid import SCALES, Row
 from isobatch.studies.scores import FINAL
 from isobatch.studies.tuned_settings import ENTRIES
 from isobatch.studies.verdicts import Question, answers
@@ -20,7 +21,7 @@ from isobatch.studies.verdicts import Question, answers
 def test_the_catalogue_is_complete() -> None:
     assert set(STUDIES) == {
         *("staleness", "invariance", "adam-rule", "sgd-rule", "ewma", "prox-grid", "epochs", "geometry", "aggregation"),
-        *("asynchrony", "transfer"),
+        *("asynchrony", "transfer", "newer-rules", "explain"),
     }
     with pytest.raises(UsageError, match=r"study 'invarianc' is unknown; did you mean invariance\?"):
         study_of("invarianc")
@@ -32,16 +33,19 @@ def test_every_grid_builds(name: str, scale: str) -> None:
     study = STUDIES[name]
     grid = study.grid(scale)
     sizes = grid.sizes()
-    games = len(ENTRIES) if name == "transfer" else 16
-    assert len(sizes["environments"]) == {"quick": 1, "paper": games}.get(scale, len(sizes["environments"]))
-    assert scale != "laptop" or len(sizes["environments"]) >= 2
+    if name == "explain":
+        assert sizes["environments"] == ["Pendulum-v1"]  # where the harms are
+    else:
+        games = len(ENTRIES) if name == "transfer" else 16
+        assert len(sizes["environments"]) == {"quick": 1, "paper": games}.get(scale, len(sizes["environments"]))
+        assert scale != "laptop" or len(sizes["environments"]) >= 2
     assert grid.num_seeds >= 3
     assert not study.pictures or study.pictures in sizes["factors"]
     assert set(study.everywhere) <= set(sizes["factors"])
     names = [tuple(cell.factors.items()) for cell in grid.cells if cell.config.env == sizes["environments"][0]]
     assert len(set(names)) == len(names)
     for cell in grid.cells:
-        range_of(cell.config.env)
+        range_of(cell.config.env, study.ranges)
         steps = [other.config.env_steps for other in grid.cells if other.config.env == cell.config.env]
         assert min(steps) > 0.9 * max(steps), "compared at equal data"
 
@@ -172,9 +176,43 @@ def test_figure_2_refers_to_the_algorithm_without_ewma() -> None:
 def test_a_verdict_that_cannot_tell_says_how_many_seeds_would() -> None:
     """Made-up scores have a standard deviation of .01: four seeds on four environments would have told .05."""
     rows = made_up("invariance")
-    assert "cannot be told from 0" in (sentence := STUDIES["invariance"].verdict(rows)[8])
-    assert "; a difference of 0.05 would have been told." in sentence
+
+    def sentence(rows: list[Row]) -> str:
+        begin = "At c = 64, no Adam rule minus all rules, in normalized final return"
+        return next(line for line in STUDIES["invariance"].verdict(rows) if line.startswith(begin))
+
+    assert "cannot be told from 0" in sentence(rows)
+    assert "; a difference of 0.05 would have been told." in sentence(rows)
     noisy = [row | {FINAL: 0.5 + 20 * (row[FINAL] - 0.5)} for row in rows]
-    assert re.search(
-        r"; to tell a difference of 0.05 takes about \d\d seeds\.", STUDIES["invariance"].verdict(noisy)[7]
-    )
+    assert re.search(r"; to tell a difference of 0.05 takes about \d\d seeds\.", sentence(noisy))
+
+
+def test_what_explains_a_harm_takes_its_cost_away() -> None:
+    """Stale data costs .4 as it is and nothing with a change: that takes all of it away; the others take nothing."""
+    harmed = {"question": "stale data", "harm": "with"}
+    rows = made_up("explain")
+    changes = [row["change"] for row in rows if row["question"] == "stale data"]
+    for row in rows:
+        if all(row[name] == value for name, value in harmed.items()) and row["change"] != "ratios up to 2":
+            row |= {"normalized_final": row["normalized_final"] - 0.4, "normalized_mean": row["normalized_mean"] - 0.4}
+    told = STUDIES["explain"].verdict(rows)
+    assert told[0].startswith("In short, in normalized return over the run: stale data costs 0.4")
+    assert "and least with ratios up to 2: -0.0" in told[0] or "and least with ratios up to 2: 0.0" in told[0]
+    final = {
+        line.split(",")[1].split(":")[0].strip(): line for line in told if "in normalized final return away" in line
+    }
+    assert "which explains it in part." in final["ratios up to 2"]
+    assert "which cannot be told to matter, a difference of 0.05 would have been told." in final[changes[-1]]
+
+
+def test_a_harm_and_its_change_differ_from_the_others_in_nothing_else() -> None:
+    cells = {
+        (c.factors["question"], c.factors["change"], c.factors["harm"]): c.config
+        for c in STUDIES["explain"].grid("quick").cells
+    }
+    fresh, stale = (cells["stale data", "as it is", harm] for harm in ("without", "with"))
+    assert stale == with_stale_objective(fresh.replace(staleness=8), "decoupled")
+    assert cells["stale data", "1/4 of the lag", "with"].geometry.iteration_batch * 4 == stale.geometry.iteration_batch
+    ruled, unruled = (cells["no Adam rule", "as it is", harm] for harm in ("without", "with"))
+    assert unruled.hypers.learning_rate == pytest.approx(8 * ruled.hypers.learning_rate)
+    assert unruled.replace(learning_rate=ruled.hypers.learning_rate) == ruled

@@ -6,7 +6,7 @@ from made_up_rows import at_shapes, made_up
 
 from isobatch.studies.charts import gaps_of, seed_lines
 from isobatch.studies.claims import STUDIES
-from isobatch.studies.figures import draw_gaps, draw_surface, draw_variance
+from isobatch.studies.figures import draw_bars, draw_surface, draw_variance
 from isobatch.training.metrics import RETURN
 
 
@@ -16,7 +16,7 @@ def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> Non
     rows = made_up("invariance", {"rules": "no Adam rule", "divisor": 64})
     found = gaps_of(STUDIES["invariance"], rows)
     assert found is not None
-    figure = draw_gaps(found, "invariance")
+    figure = draw_bars(found, "invariance")
     heights = {
         bar.get_label(): [patch.get_height() for patch in bar] for bar in figure.axes[0].containers if len(bar) == 1
     }

@@ -113,7 +113,21 @@ def test_charts_are_drawn(page: Browser, data: dict[str, Any]) -> None:
     assert page.run("document.querySelectorAll('#scores-plot .point').length") == 2 * 9
     assert page.run("document.querySelectorAll('#scores-plot .dot').length") == 2 * 9 * 9
     assert page.run("document.querySelectorAll('#gaps-plot .bar').length") == len(data["gaps"]["bars"]) == 12
-    assert page.run("document.querySelectorAll('.legend .entry').length") == 3 + 2 + 4
+    assert page.run("document.querySelectorAll('.legend .entry').length") == 3 + 3 + 2 + 4
+
+
+def test_the_mean_over_environments_has_a_panel_for_each_treatment(page: Browser, data: dict[str, Any]) -> None:
+    """A label switched off leaves all panels; pointing at a panel shows its values at that place."""
+    panels = data["averages"]["panels"]
+    assert [len(panel["lines"]) for panel in panels] == [3, 3, 2, 3]
+    count = "[...document.querySelectorAll('#averages-plot .mean')].map(p => p.dataset.panel)"
+    assert page.run(count) == [str(i) for i, panel in enumerate(panels) for _ in panel["lines"]]
+    x, y, width, height = box(page, "#averages-plot .hit")
+    page.hover(x + width - 1, y + height / 2)
+    shown = page.run("[...document.querySelectorAll('#averages-plot .tip .value')].map(v => Number(v.dataset.value))")
+    assert shown == sorted((line["mean"][-1] for line in panels[0]["lines"]), reverse=True)
+    click(page, "#averages-legend .entry", 2)
+    assert page.run("document.querySelectorAll('#averages-plot .mean').length") == 8
 
 
 def test_every_choice_can_be_drawn(page: Browser, data: dict[str, Any]) -> None:

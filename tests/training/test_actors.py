@@ -54,22 +54,39 @@ def ran(program: Any, states: Any, hypers: Any) -> tuple[dict[str, bytes], np.nd
     return bits(chunk.states), np.asarray(chunk.table)
 
 
-@pytest.mark.parametrize("env", [WALK, pytest.param("envpool/CartPole-v1", marks=needs_envpool)])
-def test_an_actor_without_lag_is_the_run_by_turns(env: str):
+def assert_actors_without_lag_are_the_run_by_turns(config: Config) -> None:
     """The same bits, through all of the machinery: weights, optimizer, normalizers, environments and metrics."""
-    config = walk(env, actors=1, max_lag=0)
     states = initial_states(config, [0, 1])
     hypers = stack_hypers([config.hypers] * 2)
     expected, table = ran(HostProgram(config, environment_of(config), states, hypers, 1), states, hypers)
-    actors = jax.vmap(lambda key, policy: ActorsState.start(1, 0, key, policy))(
+    actors = jax.vmap(lambda key, policy: ActorsState.start(config.actors, 0, key, policy))(
         states.key, (states.networks, states.obs_moments)
     )
     states = replaced(states, actors=actors)
     program = AsyncProgram(config, environment_of(config), states, hypers, 1)
     found, other = ran(program, states, hypers)
-    assert {name for name in expected if expected[name] != found[name]} == set()
+    older = {"envs/state/actions"} if config.actors > 1 else set()  # they keep some of episodes before, or zeros
+    assert {name for name in expected if expected[name] != found[name]} <= older
     columns = [program.names.index(name) for name in program.names if not name.startswith("staleness/")]
     np.testing.assert_array_equal(table[:, :, : len(columns)], other[:, :, columns])
+
+
+@pytest.mark.parametrize("env", [WALK, pytest.param("envpool/CartPole-v1", marks=needs_envpool)])
+def test_an_actor_without_lag_is_the_run_by_turns(env: str):
+    assert_actors_without_lag_are_the_run_by_turns(walk(env, actors=1, max_lag=0))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [dict(vectorization="async"), pytest.param(dict(env="envpool/CartPole-v1"), marks=needs_envpool)],
+    ids=["processes", "EnvPool"],
+)
+def test_two_halves_are_two_actors_without_lag(kind: dict[str, Any]):
+    """The halves that step by turns in a run without actors: three environments each, which make one group. Without
+    normalizers, whose sums over all environments have another order where two rollouts are joined."""
+    halves = dict(num_envs=6, total_timesteps=48 * ITERATIONS, actors=2, max_lag=0, schedule="fixed")
+    plain = dict(normalize_observations=False, normalize_rewards=False)
+    assert_actors_without_lag_are_the_run_by_turns(walk(**(kind | halves | plain)))
 
 
 def test_max_lag_0_is_the_run_by_turns(tmp_path: Path):
@@ -236,6 +253,7 @@ def test_actors_of_a_ray_cluster(fixed: Path, tmp_path: Path):
     ("settings", "words"),
     [
         (dict(actors=3), r"actors=3 does not divide num_envs=4 into equal groups: use actors=2, or num_envs=6"),
+        (dict(actors=2, max_lag="1.5i"), r"max_lag='1.5i' is not valid: use whole iterations, as in 2i, or whole env"),
         (dict(actors=2, max_lag=5), r"max_lag=5 is less than one iteration of 32 environment steps.* use at least 32"),
         (dict(actors=0, max_lag=32), r"max_lag=32 is about data of actors, and there are none: use actors=2"),
         (dict(actors=2, staleness=1), r"staleness=1 holds back rollouts to imitate what actors=2 really do"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from needs import needs_envpool
+from needs import needs_envpool, one_more_case
 
 from isobatch.cli.main import main
 from isobatch.training.program_cache import DIRECTORY, ENTRIES, keep_programs, sweep
@@ -51,6 +51,12 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_second_run_compiles_nothing_and_has_the_same_bits(first_run, tmp_path):
     cache, metrics = first_run
     assert train(tmp_path / "again", str(cache)) == (metrics, 0)
+
+
+@one_more_case
+def test_without_a_cache_a_run_has_the_same_bits(first_run, tmp_path):
+    """`first_run` compiled all of its programs as well; that the flag turns the cache off is checked below."""
+    cache, metrics = first_run
     without, missed = train(tmp_path / "without", str(cache), "--no-compile-cache")
     assert without == metrics
     assert missed

@@ -100,6 +100,14 @@ def test_an_interrupted_search_ends_as_one_that_was_not(finished: Tuned, tmp_pat
     assert tuned.env_steps == finished.env_steps
 
 
+def test_a_request_that_is_lost_is_made_again_and_takes_no_other_place(finished: Tuned, tmp_path: Path) -> None:
+    """As whoever finds it damaged is told to do; the results of its group are there, so nothing is trained."""
+    shutil.copytree(finished.path, tmp_path / "search")
+    (tmp_path / "search" / "groups" / "0000.asked.json").unlink()
+    again = ib.tune(CONFIG, out=tmp_path / "search", executor=Stops(0), **OPTIONS)
+    assert again.trials == finished.trials
+
+
 def test_a_larger_budget_goes_on(finished: Tuned, tmp_path: Path) -> None:
     shutil.copytree(finished.path, tmp_path / "search")
     more = ib.tune(CONFIG, out=tmp_path / "search", **OPTIONS | dict(budget=3 * GROUP + 3 * RESERVE))

@@ -47,6 +47,7 @@ def test_from_defaults_leaves_out_what_is_known_of_the_environment() -> None:
         (["--search", "learning_rat"], "did you mean learning_rate"),
         (["--search", "gamma=0.9:0.99", "--gamma", "0.9"], "gamma is both given and searched"),
         (["--budget", "1000"], "budget=1,000 is below one trial (3 seeds x 499,712 steps)"),
+        (["--budget", "1e300"], "must be at most 9223372036854775807"),
         (["--budget", "lots"], "budget='lots' is not valid: use a whole number."),
         (["--sampler", "tpa"], "sampler='tpa' is unknown; did you mean tpe"),
         (["--env", "CartPol-v1"], "did you mean CartPole-v1"),

@@ -16,6 +16,7 @@ from rich.text import Text
 from isobatch.advice import Advice, advise
 from isobatch.advice.findings import Finding
 from isobatch.advice.geometry_text import diagram
+from isobatch.advice.rules_of_thumb import Facts
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given_settings
 from isobatch.errors import UsageError
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         from isobatch.training.metrics import critical_batch
 
         facts["critical_batch"] = critical_batch(metrics)
-    advice = advise(config, known_facts(config, console.say, **facts), metrics)
+    advice = advise(config, known_facts(config, console.say, Facts(**facts)), metrics)
     if args.plot:
         from isobatch.advice.geometry_figure import plot_geometry
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given, given_settings
+from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, construct, given, given_settings
 from isobatch.cli.train import default_directory
 from isobatch.errors import RunError, UsageError
 from isobatch.formatting import counted
@@ -65,7 +65,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     asked = given(args, LabOptions)
-    options, minutes = LabOptions(**asked), _minutes(args.time, asked)
+    options, minutes = construct(LabOptions, asked), _minutes(args.time, asked)
     if args.sb3 is not None:
         return _run_sb3(args, options)
     if args.vecnormalize is not None:
@@ -74,14 +74,14 @@ def run(args: argparse.Namespace) -> int:
         )
     run_dir = args.run_dir or _train(args)
     config, changes = _settings(args, run_dir)
-    timeout = given(args, Options).get("env_timeout", Options.env_timeout)
+    timeout = getattr(args, "env_timeout", Options.env_timeout)
     if "branches" in options.chosen:  # which trains: each seed on a core
         from isobatch.training.devices import use_cores
 
         use_cores(config=config)
-    from isobatch.laboratory.critical_batches import draw_critical_batches, table_over_training
     from isobatch.laboratory.diagnosis import diagnose
     from isobatch.laboratory.known import critical_batches
+    from isobatch.laboratory.over_training import draw_critical_batches, table_over_training
     from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"
@@ -119,7 +119,7 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
     changes = given_settings(args)
     if "env" not in changes:
         raise UsageError(f"env is missing: the model {str(args.sb3)!r} does not say it; give --env LunarLander-v3.")
-    env = changes.pop("env")
+    env = parse_value("env", changes.pop("env"), str)
     possible = (*CHANGEABLE, "env_kwargs", "vectorization")
     for name in (*changes, *(option for option in given(args, Options) if option != "env_timeout")):
         if name not in possible:
@@ -130,7 +130,7 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
         raise UsageError(f"sb3={str(args.sb3)!r} needs {missing.name}: pip install 'isobatch[sb3]'.") from None
 
     out = args.out or args.sb3.with_name(f"{args.sb3.stem}-diagnosis")
-    timeout = given(args, Options).get("env_timeout", Options.env_timeout)
+    timeout = getattr(args, "env_timeout", Options.env_timeout)
     with console.progress_bar(args.quiet) as watch:
         found = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)
     pictures = found.draw(out)
@@ -185,7 +185,7 @@ def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, Settings
 
 def _train(args: argparse.Namespace) -> Path:
     """Train the policy that is to be measured."""
-    config, options = config_from(args), Options(**given(args, Options))
+    config, options = config_from(args), construct(Options, given(args, Options))
     run_dir = default_directory(config, options.seed)
     from isobatch.training.devices import use_cores
     from isobatch.training.run_directory import RunDirectory

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_limits, limits
+from isobatch.cli.flags import Parser, add_limits, chosen_seed, limits
 from isobatch.formatting import counted
 from isobatch.settings.fields import COUNT, SEED
 from isobatch.settings.parsing import parse_value
@@ -112,7 +112,7 @@ def prepare_film(args: argparse.Namespace, loaded: LoadedRun, episodes: int, see
     from isobatch.rendering.video import check_video, record
 
     check_video(args.video)
-    learned = learned_of(loaded, parse_value("policy_seed", args.policy_seed, int | None))
+    learned = learned_of(loaded, chosen_seed(args))
     timeout, longest = limits(args)
     scene = open_scene(loaded.config, timeout)
 

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_policy
-from isobatch.settings.parsing import parse_value
+from isobatch.cli.flags import Parser, add_policy, chosen_seed
 
 
 def add_flags(parser: Parser) -> None:
@@ -21,7 +20,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
+    policy_seed = chosen_seed(args)
     from isobatch.policies.agent import learned_of
     from isobatch.policies.exports import export, format_of
     from isobatch.training.loading import load_run
@@ -32,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         console.print_json({"file": str(args.out), "format": format_name, "description": description})
         return 0
-    for part in ("policy", "value"):
-        layers = description[part]["layers"]
+    for part, layers in (("policy", description["policy"]["layers"]), ("value", description["value"]["layers"])):
         shapes = [" x ".join(map(str, layer.get("shape", []))) or "-" for layer in layers]
         rows = [
             [layer["name"], layer["kind"], shape, layer.get("activation") or "-"]

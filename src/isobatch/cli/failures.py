@@ -30,7 +30,7 @@ FIXES = {
 }
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MEMORY = "lower num_envs, num_steps, num_seeds or the sizes of the networks"
-LONGEST = 2000  # characters of a sentence
+LONGEST_SENTENCE = 2000  # characters of a sentence
 UNEXPECTED = "unexpected"  # the word for an error that nobody foresaw, which is a fault of this package
 
 
@@ -104,8 +104,8 @@ def _detail(text: str) -> str:
 
 def printable(text: str) -> str:
     """One line without characters that steer a terminal, and without the middle if it is very long."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    if len(text) > LONGEST_SENTENCE:
+        text = f"{text[: LONGEST_SENTENCE // 2]} ... {text[-LONGEST_SENTENCE // 2 :]}"
     return "".join(c if c.isprintable() else " " if c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 

@@ -10,10 +10,10 @@ import argparse
 import json
 import shlex
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError, near_matches, unknown_name
@@ -23,6 +23,7 @@ from isobatch.settings.options import LONGEST_EPISODE, Options
 from isobatch.settings.parsing import JsonMapping, SettingsByName, parse_value
 from isobatch.settings.presets import ALGORITHMS, PUBLISHED, STALE_OBJECTIVES, preset
 
+T = TypeVar("T")
 HELP = {"algo": f"Algorithm, which fills the choices below: {', '.join(ALGORITHMS)}."}  # better than at the field
 
 
@@ -89,7 +90,7 @@ def actor_count(text: str) -> ActorCount:
     kind, colon, number = text.rpartition(":")
     count = ActorCount(parse_value("actors", number, int))
     if colon:
-        count.kind = parse_value("actors", kind, fields_of(Options)["actor_kind"].kind)
+        count.kind = str(parse_value("actors", kind, fields_of(Options)["actor_kind"].kind))
     return count
 
 
@@ -98,7 +99,7 @@ def lag(text: str) -> int | str:
     return text if iterations_of(text) is not None else parse_value("max_lag", text, int)
 
 
-SPECIAL: dict[str, Callable[[str], Any]] = {"actors": actor_count, "max_lag": lag}  # besides what their fields take
+SPECIAL: dict[str, Callable[[str], object]] = {"actors": actor_count, "max_lag": lag}  # besides what their fields take
 
 
 def add_config(parser: Parser) -> None:
@@ -124,6 +125,13 @@ def add_policy(parser: Parser) -> None:
     parser.add_argument("--policy-seed", metavar="N", help="one of the run's seeds; default: the first")
 
 
+def chosen_seed(args: argparse.Namespace) -> int | None:
+    """Whose policy it is."""
+    seed = parse_value("policy_seed", args.policy_seed, int | None)
+    assert seed is None or isinstance(seed, int)
+    return seed
+
+
 def add_limits(parser: Parser) -> None:
     """Of environments that play."""
     parser.add_argument(
@@ -145,13 +153,18 @@ def limits(args: argparse.Namespace) -> tuple[float, int]:
     return timeout, longest
 
 
-def given(args: argparse.Namespace, *owners: type) -> dict[str, Any]:
+def given(args: argparse.Namespace, *owners: type) -> SettingsByName:
     """The fields of these dataclasses that were set by a flag."""
     names = {name for owner in owners for name in fields_of(owner)}
     return {name: value for name, value in vars(args).items() if name in names}
 
 
-def given_settings(args: argparse.Namespace) -> dict[str, Any]:
+def construct(make: Callable[..., T], values: Mapping[str, object]) -> T:
+    """`make` of values by name, which it checks itself."""
+    return make(**values)
+
+
+def given_settings(args: argparse.Namespace) -> SettingsByName:
     """The settings of a YAML file, if one was named, under those set by a flag."""
     from isobatch.settings.files import load_yaml
 
@@ -173,7 +186,7 @@ def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
         if "algo" in settings:
             raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")
         settings["algo"] = name
-    config = preset(**settings)
+    config = construct(preset, settings)
     if not any_env:
         check_env_id(config.env)
     return config

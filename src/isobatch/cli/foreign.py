@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, given
@@ -30,7 +30,7 @@ SOURCES = {
 }
 
 
-def add_sources(parser: Parser) -> Any:
+def add_sources(parser: Parser) -> argparse._ArgumentGroup:
     """A flag for each library; returns their group."""
     group = parser.add_argument_group("other libraries")
     for name, (metavar, help_text) in SOURCES.items():
@@ -59,8 +59,8 @@ def library_settings_from(args: argparse.Namespace) -> LibrarySettings | None:
 
     name, source = named[0], getattr(args, f"from_{named[0]}")
     text = source if name == "cleanrl" else read_text(Path(source), f"--from-{name}")
-    overrides = given(args, Config, Hypers)
-    env, algo = overrides.pop("env", None), overrides.pop("algo", None)
+    overrides = {name: value for name, value in given(args, Config, Hypers).items() if name not in ("env", "algo")}
+    env, algo = getattr(args, "env", None), getattr(args, "algo", None)
     if algo not in ("ppo", "a2c"):  # ppo-ewma is made of PPO's
         stem = Path(source).stem if name == "zoo" and algo is None else "ppo"
         algo = next((known for known in ("a2c", "ppo") if known in stem.lower()), None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_dataclass, given
+from isobatch.cli.flags import Parser, add_dataclass, construct, given
 from isobatch.errors import UsageError
 from isobatch.settings.team import Team
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if name in chosen:
             raise UsageError(f"{name}={chosen[name]} is what launch tells each process: leave it out.")
     cores = sorted(os.sched_getaffinity(0))
-    team = Team(**{"num_processes": 2} | chosen | {"coordinator": f"127.0.0.1:{free_port()}"})
+    team = construct(Team, {"num_processes": 2} | chosen | {"coordinator": f"127.0.0.1:{free_port()}"})
     if team.num_processes > len(cores):
         console.say(f"note: {team.num_processes} processes share {len(cores)} cores: they will take turns.")
     with tempfile.TemporaryDirectory() as scratch, started(team, command, cores, Path(scratch)) as processes:

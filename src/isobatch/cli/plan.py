@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, flags_text, given, given_settings
+from isobatch.cli.flags import (
+    Parser,
+    add_config,
+    add_dataclass,
+    config_from,
+    construct,
+    flags_text,
+    given,
+    given_settings,
+)
 from isobatch.cli.foreign import show_remarks
 from isobatch.cli.train import default_directory
 from isobatch.errors import RunError, UsageError
@@ -29,7 +38,7 @@ def add_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--score", type=partial(parse_value, "score", kind=float), metavar="X",
-        help="a return that the run reached [its final one, short of 5 % of what it gained]",
+        help="a return that the run reached [its final one, short of 5 %% of what it gained]",
     )  # fmt: skip
     parser.add_argument(
         "--critical-batch", type=partial(parse_value, "critical_batch", kind=float), metavar="B",
@@ -80,7 +89,7 @@ def check_picture(path: Path | None) -> None:
 
 def train_first(args: argparse.Namespace) -> Path:
     """Train a run that knows its noise scale."""
-    config, options = config_from(args).replace(noise_scale=True), Options(**given(args, Options))
+    config, options = config_from(args).replace(noise_scale=True), construct(Options, given(args, Options))
     run_dir = default_directory(config, options.seed)
     from isobatch.training.devices import use_cores
     from isobatch.training.run_directory import RunDirectory

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_limits, add_policy, limits
+from isobatch.cli.flags import Parser, add_limits, add_policy, chosen_seed, limits
 from isobatch.settings.fields import COUNT, POSITIVE, SEED
 from isobatch.settings.parsing import parse_value
 
@@ -27,7 +27,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    policy_seed = parse_value("policy_seed", args.policy_seed, int | None)
+    policy_seed = chosen_seed(args)
     episodes, seed = parse_value("episodes", args.episodes, int), parse_value("seed", args.seed, int)
     speed, (timeout, longest) = parse_value("speed", args.speed, float), limits(args)
     COUNT.check("episodes", episodes)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isobatch.cli import console
+from isobatch.cli import console, critical_batch
 from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given
 from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
@@ -66,7 +66,7 @@ def add_flags(parser: Parser) -> None:
     group.add_argument(
         "--critical-batch",
         metavar="B",
-        help="critical batch size, or the directory of a run that measured it with --noise-scale",
+        help=critical_batch.HELP,
     )
     names = ", ".join([*SOURCES, OURS])
     add_sources(parser).add_argument("--as", dest="library", metavar="NAME", help=f"write as one of {names}")
@@ -82,7 +82,8 @@ def run(args: argparse.Namespace) -> int:
     if args.factor is None and all(getattr(args, f"to_{name}") is None for name in TARGETS):
         flags = ", ".join(f"--to-{name.replace('_', '-')}" for name in TARGETS)
         raise UsageError(f"no target was given: use one of {flags} or --factor.")
-    critical = critical_batch_from(args.critical_batch)
+    given_critical = critical_batch.critical_batch_from(args.critical_batch, args.run_dir)
+    critical = given_critical.value if given_critical else None
     before = source.config if source else config_before(args)
     remarks: tuple[str, ...] = ()
     algo = asked_algorithm(args)
@@ -111,16 +112,20 @@ def run(args: argparse.Namespace) -> int:
     text = answer.text if answer else dump_settings(changed_settings(after))
     others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
     control = _control_sentences(source, before, after)
-    doubtful = [*source.doubtful, *source.remarks] if source else []
+    doubtful = _doubtful(source, before, after)
     if args.out:
         write_file(args.out, text)
     if args.json:
         extra: dict[str, object] = {"alternatives": [other.to_json() for other in others]} if others else {}
+        extra |= {"critical_batch": vars(given_critical)} if given_critical else {}
         extra |= {"remarks": [*doubtful, *remarks], "kl_control": control} if source else {}
         extra |= {"isobatch": changed_settings(after)} if source and args.library == OURS else {}
         console.print_json(result.to_json() | extra | (_library_json(answer) if answer else {}))
         return 0
     show(result)
+    if given_critical:
+        console.out.print(console.bullet(critical_batch.sentence(given_critical), ""))
+        console.out.print()
     show_remarks("mind", doubtful)
     show_remarks("the learning rate follows the KL divergence" if _adapts(source) else "epochs end early", control)
     show_alternatives(others, args.keep)
@@ -154,6 +159,16 @@ def _control_sentences(source: LibrarySettings | None, before: Config, after: Co
     from isobatch.advice.kl_control import kl_sentences
 
     return kl_sentences(source.control, before, after)
+
+
+def _doubtful(source: LibrarySettings | None, before: Config, after: Config) -> list[str]:
+    """What is not known of another library's settings, or what no rule moves."""
+    if source is None:
+        return []
+    from isobatch.interop.foreign_optimizers import optimizer_cautions
+
+    cautions = optimizer_cautions(source.settings, before, after)
+    return list(dict.fromkeys([*source.doubtful, *source.remarks, *cautions]))
 
 
 def _adapts(source: LibrarySettings | None) -> bool:
@@ -289,17 +304,6 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return rounded(value, 6 if not 0.999999 < value < 1 else 10)  # a decay is not 1
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def critical_batch_from(text: str | None) -> float | None:
-    """A number as it is, or what a run measured."""
-    if text is None:
-        return None
-    if not Path(text).is_dir():
-        return float(parse_value("critical_batch", text, float))
-    from isobatch.training.metrics import critical_batch, read_metrics
-
-    return critical_batch(read_metrics(Path(text)))
 
 
 def _number(name: str, kind: type[float]) -> Callable[[str], float]:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console
 from isobatch.cli.console import Output
-from isobatch.cli.flags import ActorCount, Parser, add_config, add_dataclass, config_from, given, given_settings
+from isobatch.cli.flags import (
+    ActorCount,
+    Parser,
+    add_config,
+    add_dataclass,
+    config_from,
+    construct,
+    given,
+    given_settings,
+)
 from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import UsageError
 from isobatch.formatting import byte_text, counted, setting_text
@@ -23,6 +32,7 @@ from isobatch.settings.team import AUTO, Team
 
 if TYPE_CHECKING:
     from isobatch.training.result import Result
+    from isobatch.training.stages import StagesInfo
 
 
 def add_flags(parser: Parser) -> None:
@@ -37,6 +47,11 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--init-from", metavar="RUN", help="start with the networks and the observation normalizer of another run"
     )
+    parser.add_argument(
+        "--batch-schedule", metavar="SHARE:N,SHARE:N",
+        help="environments from these shares of the run on, as in 0:64,0.2:256: each stage a run from where the one "
+        "before it ended, with the settings that the rules of `rescale` give from num_envs",
+    )  # fmt: skip
     parser.add_argument(
         "--from-devices", type=partial(parse_value, "from_devices", kind=int), metavar="N",
         help="the settings were tuned on N devices: each keeps its environments, the rules of `rescale` do the rest",
@@ -61,12 +76,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(args: argparse.Namespace, config: Config, options: Options, run_dir: Path, speaks: bool) -> int:
     """Of several processes one `speaks` for all."""
+    from isobatch.training.stages import train_stages
     from isobatch.training.trainer import train
 
     if speaks:
         introduce(config, options, run_dir, console.err if args.json else console.out)
+    stages = train if args.batch_schedule is None else partial(train_stages, schedule=args.batch_schedule)
     with console.training_bar(config.env_steps, args.quiet or not speaks) as watch:
-        result = train(
+        result = stages(
             config,
             run_dir=run_dir,
             resume=args.resume is not None,
@@ -107,16 +124,19 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     from isobatch.training.run_directory import CONFIG, RunDirectory
 
     options, team = given(args, Options), team_of(args)
+    if args.batch_schedule is not None:
+        check_alone(args, team)
     if isinstance(actors := getattr(args, "actors", None), ActorCount):
         args.actors = int(actors)
         if actors.kind is not None:
             options["actor_kind"] = actors.kind
     if args.resume is None:
-        if options.get("replay") is not None and args.config is None:  # its settings are those of that run
-            args.config = RunDirectory.open(Path(options["replay"])).path / CONFIG
+        replay = getattr(args, "replay", None)
+        if replay is not None and args.config is None:  # its settings are those of that run
+            args.config = RunDirectory.open(Path(replay)).path / CONFIG
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
-        parsed = Options(**options)
+        parsed = construct(Options, options)
         foreign = to_train(args)
         config = foreign.config if foreign else config_from(args)
         if foreign and team.process_id == 0:
@@ -124,7 +144,7 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if args.from_devices is not None:
             config = moved(config, args.from_devices, max(parsed.devices, team.num_processes))
         config = parsed.sharded(config, team.num_processes)
-        run_dir = args.run_dir or default_directory(config, options.get("seed", 0))
+        run_dir = args.run_dir or default_directory(config, parsed.seed)
         if team.process_id == 0 and team.coordinator != AUTO:
             RunDirectory.check_new(run_dir)
         return config, parsed, run_dir
@@ -140,17 +160,40 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     changes = given_settings(args)
     if "preset" in changes:
         raise UsageError(f"preset={changes['preset']!r} cannot be given to a run that has begun: leave it out.")
-    directory = RunDirectory.open(run_dir)
-    run = directory.about
-    kept = {name: run[name] for name in ("seed", "num_seeds", "log_interval")}
-    config = directory.config
+    stages = stages_in(run_dir)
+    if stages is not None:
+        args.batch_schedule = stages["batch_schedule"]
+        config, kept = Config.from_dict(stages["config"]), stages["options"]
+    else:
+        directory = RunDirectory.open(run_dir)
+        config = directory.config
+        kept = {name: value for name, value in directory.info.items() if name in ("seed", "num_seeds", "log_interval")}
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))
-    return config.replace(**changes), Options(**(kept | options)), run_dir
+    return config.replace(**changes), construct(Options, kept | options), run_dir
+
+
+def stages_in(run_dir: Path) -> StagesInfo | None:
+    """What a run in stages was begun with; None for any other."""
+    from isobatch.training.stages import STAGES, read_stages
+
+    return read_stages(run_dir) if (run_dir / STAGES).is_file() else None
+
+
+def check_alone(args: argparse.Namespace, team: Team) -> None:
+    """Raise where a schedule of environments does not go with other flags."""
+    for flag in ("resume", "init_from", "from_devices"):
+        if getattr(args, flag) is not None:
+            raise UsageError(
+                f"--batch-schedule is for a new run of one's own settings: leave --{flag.replace('_', '-')} out"
+                + (", it knows its schedule." if flag == "resume" else ".")
+            )
+    if team.num_processes > 1:
+        raise UsageError(f"--batch-schedule is for one process, not num_processes={team.num_processes}: use --devices.")
 
 
 def team_of(args: argparse.Namespace) -> Team:
-    return Team(**given(args, Team))
+    return construct(Team, given(args, Team))
 
 
 def kept(run_dir: Path) -> str:

@@ -20,7 +20,7 @@ from rich.live import Live
 
 from isobatch.cli import console
 from isobatch.cli.executors import add_executor, executor_of
-from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given, given_settings
+from isobatch.cli.flags import Parser, add_config, config_from, construct, flags_text, given, given_settings
 from isobatch.cli.foreign import add_sources, show_remarks, to_train
 from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError
@@ -48,7 +48,7 @@ NUMBERS = {  # flags of `tune` that are whole numbers
     "at_num_envs": ("N", "search at this number of environments; the settings are moved there by rule"),
     "for_num_envs": ("N", "move the winner to this number of environments by rule, and confirm it there"),
 }
-BEST = 10  # trials of a table
+SHOWN_TRIALS = 10  # trials of a table
 
 
 def add_flags(parser: Parser) -> None:
@@ -113,9 +113,8 @@ def start_of(args: argparse.Namespace) -> Config:
         settings = given_settings(args)
         if foreign is not None or "preset" in settings:
             raise UsageError("--from-defaults starts from the algorithm alone: leave out the other settings.")
-        algo, env = settings.pop("algo", "ppo"), settings.pop("env", Config.env)
-        check_env_id(env)
-        return without_environment(algo, env, **settings)
+        check_env_id(parse_value("env", settings.get("env", Config.env), str))
+        return construct(without_environment, {"algo": "ppo", "env": Config.env} | settings)
     return foreign.config if foreign else config_from(args)
 
 
@@ -163,7 +162,7 @@ def board(ranges: Iterable[str], quiet: bool) -> Iterator[Watch]:
         with Live(console=console.err, transient=True, refresh_per_second=4) as live:
 
             def update(label: str, share: float, trials: Sequence[Trial]) -> None:
-                rows = [table_row(trial) for trial in ranked(trials)[:BEST]]
+                rows = [table_row(trial) for trial in ranked(trials)[:SHOWN_TRIALS]]
                 head = f"{math.floor(100 * share):3d} %  {label}, {counted(len(trials), 'trial')} done"
                 live.update(Group(head, console.table("", table_columns(ranges), rows)))
 
@@ -172,7 +171,7 @@ def board(ranges: Iterable[str], quiet: bool) -> Iterator[Watch]:
 
 def show(tuned: Tuned) -> None:
     out = console.out
-    out.print(console.table("\nThe best trials", tuned.columns(), tuned.rows(BEST)))
+    out.print(console.table("\nThe best trials", tuned.columns(), tuned.rows(SHOWN_TRIALS)))
     out.print(console.heading("\nWhat it found"))
     for sentence in tuned.sentences():
         out.print(console.bullet(sentence))

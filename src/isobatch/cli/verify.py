@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, given
+from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, construct, given
 from isobatch.errors import RunError, UsageError
 from isobatch.formatting import counted
 from isobatch.settings.files import dump_config
@@ -26,7 +26,7 @@ def add_flags(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    config, options = config_from(args), Options(**given(args, Options))
+    config, options = config_from(args), construct(Options, given(args, Options))
     if config.lag_iterations and config.schedule == "free":
         raise UsageError("schedule='free' lets time decide the order of actors, run by run: use schedule=fixed.")
     with tempfile.TemporaryDirectory(prefix="isobatch-verify-") as folder:

@@ -9,22 +9,46 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Protocol
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
 from isobatch.envs.catalog import import_envpool, missing_library, unknown_env
-from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
-from isobatch.envs.host_spaces import Actions, Observations
+from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStep, XlaStepper
+from isobatch.envs.host_spaces import Actions, Observation, Observations
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line
 
 NO_LIMIT = 2**31 - 1
-Pool: TypeAlias = Any  # of environments: EnvPool has no types
+Outcome = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, object]  # the last: facts by name
+XlaSend = Callable[[Array, Array], Array]
+XlaReceive = Callable[[Array], tuple[Array, tuple[Array, Array, Array, Array, object]]]
+
+
+class Pool(Protocol):
+    """Environments of EnvPool, which has no types, as far as they are used here."""
+
+    observation_space: object
+
+    def reset(self) -> tuple[Observation, object]: ...
+
+    def send(self, actions: np.ndarray) -> None: ...
+
+    def recv(self) -> Outcome: ...
+
+    def step(self, actions: np.ndarray) -> Outcome: ...
+
+    def render(self) -> np.ndarray: ...
+
+    def xla(self) -> tuple[np.ndarray, XlaReceive, XlaSend, object]:
+        """A handle, and how to receive and send from inside a compiled program."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class EnvPoolEnvironment(HostEnvironment):
@@ -94,9 +118,9 @@ class EnvPoolVector:
             return None
         handle, receive, send, _ = self._pool.xla()
 
-        def received(handle: Array) -> tuple[Array, VectorStep]:
+        def received(handle: Array) -> tuple[Array, XlaStep]:
             handle, (obs, reward, terminated, truncated, _) = receive(handle)
-            return handle, VectorStep(obs, reward, terminated, truncated, {})
+            return handle, XlaStep(obs, reward, terminated, truncated)
 
         return XlaStepper(handle, lambda handle, actions: send(handle, self._actions.shifted(actions)), received)
 

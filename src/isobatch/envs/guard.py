@@ -10,10 +10,11 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple, SupportsFloat, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from isobatch.errors import RunError
 
@@ -34,7 +35,14 @@ class Recipe(NamedTuple):
             return self.constructor()
 
 
-class Guard(gymnasium.Env):
+class ResetArguments(TypedDict, total=False):
+    """What `reset` is called with."""
+
+    seed: int | None
+    options: dict[str, object] | None
+
+
+class Guard(gymnasium.Env[object, object]):
     """Raises `GuardError` where the environment raises, or shows something else than it promised.
 
     The environment is made at the first reset, not before: then it is known which one fails, hangs or dies over it.
@@ -45,11 +53,11 @@ class Guard(gymnasium.Env):
         self.metadata = {}  # of its own: a vector writes into it
         self.place, self.running = place, running
         self._recipe = recipe
-        self._env: Any = None
+        self._env: gymnasium.Env | None = None
         space = recipe.observation_space
         self._shape = space.shape if isinstance(space, gymnasium.spaces.Box) else None
 
-    def reset(self, **kwargs: Any) -> tuple[Any, dict]:
+    def reset(self, **kwargs: Unpack[ResetArguments]) -> tuple[object, dict]:
         self.running[0] = self.place
         call = "make"
         try:
@@ -61,9 +69,10 @@ class Guard(gymnasium.Env):
         self._check(obs)
         return obs, info
 
-    def step(self, action: object) -> tuple:
+    def step(self, action: object) -> tuple[object, SupportsFloat, bool, bool, dict]:
         self.running[0] = self.place
         try:
+            assert self._env is not None  # since the first reset
             obs, reward, terminated, truncated, info = self._env.step(action)
         except Exception as error:
             raise GuardError(words("step", self.place, error)) from error
@@ -76,7 +85,7 @@ class Guard(gymnasium.Env):
         if self._env is not None:
             self._env.close()
 
-    def _check(self, obs: Any) -> None:
+    def _check(self, obs: npt.ArrayLike) -> None:
         if self._shape is not None:
             if np.shape(obs) != self._shape:
                 raise GuardError(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from multiprocessing import connection
-from typing import Any
+from multiprocessing.process import BaseProcess
 
 import gymnasium
 import numpy as np
@@ -100,22 +100,23 @@ class Workers(AsyncVectorEnv):
 class GymnasiumVector:
     """M environments behind Gymnasium's vector API."""
 
-    def __init__(self, vector: Any, running: list[int], observations: Observations, actions: Actions) -> None:
+    def __init__(
+        self, vector: SyncVectorEnv | Workers, running: list[int], observations: Observations, actions: Actions
+    ) -> None:
         self._vector, self._running = vector, running
         self._observations, self._actions = observations, actions
         self._sent: np.ndarray | None = None
-        self._async = isinstance(vector, AsyncVectorEnv)
 
     def reset(self, seeds: list[int], which: np.ndarray) -> np.ndarray:
         options = None if which.all() else {"reset_mask": which}
         try:
-            return self._observations.convert(self._vector.reset(seed=seeds, options=options)[0])
+            return self._observations.convert(self._vector.reset(seed=[*seeds], options=options)[0])
         except Exception as error:
             raise self._fault(error) from None
 
     def send(self, actions: np.ndarray) -> None:
         self._sent = self._actions.convert(actions)
-        if self._async:
+        if isinstance(self._vector, Workers):
             try:
                 self._vector.step_async(self._sent)
             except Exception as error:
@@ -123,7 +124,8 @@ class GymnasiumVector:
 
     def receive(self) -> VectorStep:
         try:
-            moved = self._vector.step_wait() if self._async else self._vector.step(self._sent)
+            vector = self._vector
+            moved = vector.step_wait() if isinstance(vector, Workers) else vector.step(self._sent)
         except Exception as error:
             raise self._fault(error) from None
         obs, reward, terminated, truncated, info = moved
@@ -140,38 +142,44 @@ class GymnasiumVector:
         """Python steps them."""
 
     def suspects(self) -> list[int]:
-        if not self._async:
+        if not isinstance(self._vector, Workers):
             return [self._running[0]]
         return [i for i, pipe in enumerate(self._vector.parent_pipes) if pipe is None or not pipe.poll(0)]
 
     def _fault(self, error: Exception) -> FaultError:
         if isinstance(error, GuardError):
-            place, _, what = str(error).partition("|")
-            return FaultError(what, int(place))
-        dead = self._dead(error) if self._async else []
+            at, _, what = str(error).partition("|")
+            return FaultError(what, int(at))
+        dead = self._dead(error)
         if dead:
-            code = self._vector.processes[dead[0]].exitcode
-            return FaultError(f"died: its process ended with code {code}", dead[0])
-        return FaultError(
-            f"failed ({type(error).__name__}: {first_line(error)})", None if self._async else self._running[0]
-        )
+            place, process = dead[0]
+            return FaultError(f"died: its process ended with code {process.exitcode}", place)
+        running = None if self._processes else self._running[0]
+        return FaultError(f"failed ({type(error).__name__}: {first_line(error)})", running)
 
-    def _dead(self, error: Exception) -> list[int]:
-        """Places whose process has ended."""
-        processes = self._vector.processes
-        if isinstance(error, EOFError | OSError):  # the end of a pipe comes a moment before that of its process
+    @property
+    def _processes(self) -> list[BaseProcess]:
+        """Of the environments, where each has one."""
+        return self._vector.processes if isinstance(self._vector, Workers) else []
+
+    def _dead(self, error: Exception) -> list[tuple[int, BaseProcess]]:
+        """Places whose process has ended, and the process."""
+        processes = self._processes
+        if processes and isinstance(error, EOFError | OSError):  # a pipe ends a moment before its process
             connection.wait([process.sentinel for process in processes], timeout=2.0)
-        return [place for place, process in enumerate(processes) if not process.is_alive()]
+        return [(place, process) for place, process in enumerate(processes) if not process.is_alive()]
 
     def close(self) -> None:
         try:
-            if self._async:
+            if isinstance(self._vector, Workers):
                 self._vector._state = AsyncState.DEFAULT  # or it would wait for the dead
-            self._vector.close(**({"terminate": True} if self._async else {}))
+                self._vector.close(terminate=True)
+            else:
+                self._vector.close()
         except Exception:  # what cannot be closed goes with the process, silently
             self._vector.closed = True
 
     def abandon(self) -> None:
-        for process in self._vector.processes if self._async else []:
+        for process in self._processes:
             process.kill()
         self._vector.closed = True

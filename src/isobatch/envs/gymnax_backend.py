@@ -17,7 +17,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -28,14 +28,60 @@ from isobatch.envs.interface import State, Step
 from isobatch.envs.spaces import Box, Discrete, Space
 
 
+@runtime_checkable
+class GymnaxDiscrete(Protocol):
+    """A space of gymnax, which has no types, as far as it is used here."""
+
+    n: int
+    shape: tuple[int, ...]
+
+
+@runtime_checkable
+class GymnaxBox(Protocol):
+    """The other one."""
+
+    low: ArrayLike
+    high: ArrayLike
+    shape: tuple[int, ...]
+
+
+GymnaxSpace = GymnaxDiscrete | GymnaxBox
+
+
+@runtime_checkable
+class GymnaxParams(Protocol):
+    """Parameters of an environment of gymnax."""
+
+    max_steps_in_episode: int
+
+
+@runtime_checkable
+class GymnaxEnv(Protocol):
+    """An environment of gymnax."""
+
+    default_params: GymnaxParams
+
+    def observation_space(self, params: GymnaxParams) -> GymnaxSpace: ...
+
+    def action_space(self, params: GymnaxParams) -> GymnaxSpace: ...
+
+    def reset_env(self, key: Key[Array, ""], params: GymnaxParams) -> tuple[ArrayLike, State]: ...
+
+    def step_env(
+        self, key: Key[Array, ""], state: State, action: Array, params: GymnaxParams
+    ) -> tuple[ArrayLike, State, ArrayLike, ArrayLike, object]: ...
+
+    def is_truncated(self, state: State, params: GymnaxParams) -> ArrayLike: ...
+
+
 class GymnaxEnvironment:
     """A gymnax environment with its default parameters: one of its registry, or an object of a user's own."""
 
-    def __init__(self, env_id: str, env: Any = None) -> None:
+    def __init__(self, env_id: str, env: GymnaxEnv | None = None) -> None:
         self._env, self._params = make_gymnax(env_id) if env is None else (env, env.default_params)
         observation_space = self._env.observation_space(self._params)
         # A discrete observation is a state's number: the network gets it one-hot.
-        self._one_hot = int(observation_space.n) if type(observation_space).__name__ == "Discrete" else 0
+        self._one_hot = int(observation_space.n) if isinstance(observation_space, GymnaxDiscrete) else 0
         self.obs_shape = (self._one_hot,) if self._one_hot else tuple(int(n) for n in observation_space.shape)
         self.obs_dtype = "bool" if env_id.endswith("-MinAtar") else "float32"  # MinAtar's images are zeros and ones
         self.action_space = _action_space(self._env.action_space(self._params))
@@ -67,14 +113,14 @@ class GymnaxEnvironment:
         return jnp.asarray(obs, bool if self.obs_dtype == "bool" else jnp.result_type(float))
 
 
-def is_gymnax(env: object) -> bool:
+def is_gymnax(env: object) -> TypeGuard[GymnaxEnv]:
     from gymnax.environments.environment import Environment
 
     return isinstance(env, Environment)
 
 
-def _action_space(space: Any) -> Space:
-    if type(space).__name__ == "Discrete":
+def _action_space(space: GymnaxSpace) -> Space:
+    if isinstance(space, GymnaxDiscrete):
         return Discrete(int(space.n))
     shape = tuple(int(n) for n in space.shape)
     low, high = (
@@ -83,7 +129,7 @@ def _action_space(space: Any) -> Space:
     return Box(shape, low, high)
 
 
-def make_gymnax(env_id: str) -> tuple[Any, Any]:
+def make_gymnax(env_id: str) -> tuple[GymnaxEnv, GymnaxParams]:
     """As `gymnax.make`: an environment and its default parameters."""
     if "gymnax" not in sys.modules and env_id in (constructors := builtin_constructors()):
         module, name = constructors[env_id]

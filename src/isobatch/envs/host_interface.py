@@ -27,12 +27,21 @@ class VectorStep(NamedTuple):
     final: dict[int, np.ndarray]  # the observation an episode ended with, where `obs` is already that of the next one
 
 
+class XlaStep(NamedTuple):
+    """Where one step led M environments, inside a compiled program."""
+
+    obs: Array  # [M, ...]
+    reward: Array  # [M]
+    terminated: Array
+    truncated: Array
+
+
 class XlaStepper(NamedTuple):
     """How to step M environments from inside a compiled program."""
 
     handle: np.ndarray  # which both functions take and give back, so that one happens after the other
     send: Callable[[Array, Array], Array]  # handle, actions [M, ...] -> handle
-    receive: Callable[[Array], tuple[Array, VectorStep]]  # handle -> handle, where the actions led
+    receive: Callable[[Array], tuple[Array, XlaStep]]  # handle -> handle, where the actions led
 
 
 class Vector(Protocol):

@@ -23,6 +23,7 @@ from isobatch.errors import UsageError
 
 A = TypeVar("A", np.ndarray, Array)
 Observation: TypeAlias = PyTree  # an array, a number, or a dictionary or tuple of them
+Action = np.ndarray | np.integer  # of one environment; a single choice is a number
 Convert = Callable[[Observation], np.ndarray]
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 PATIENCE = 0.5  # seconds between two looks
 START_SECONDS = 300.0  # that making environments may take at least: processes import what they need
@@ -70,21 +70,24 @@ class Worker:
     """A thread of its own for calls one after the other. Like that of `Watched` it holds up nobody."""
 
     def __init__(self) -> None:
-        self._calls: SimpleQueue[tuple[Callable[[], Any], Future] | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
-            work, future = call
+            call()
+
+    def call(self, work: Callable[[], T], time_limit: float) -> T:
+        """The result of the work, or what it raised, or `HangError`."""
+        future: Future[T] = Future()
+
+        def run() -> None:
             try:
                 future.set_result(work())
             except BaseException as error:  # handed on to whoever waits
                 future.set_exception(error)
 
-    def call(self, work: Callable[[], T], time_limit: float) -> T:
-        """The result of the work, or what it raised, or `HangError`."""
-        future: Future[T] = Future()
-        self._calls.put((work, future))
+        self._calls.put(run)
         try:
             return future.result(None if time_limit == float("inf") else time_limit)
         except TimeoutError:

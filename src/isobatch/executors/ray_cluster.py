@@ -10,13 +10,17 @@ import pickle
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.errors import RunError
 from isobatch.executors.interface import Failure, Job, ResultT, WatchAll
 from isobatch.executors.ray_connection import connected, cores, forwarded
 from isobatch.executors.ray_worker import Board, Ticket, work
 from isobatch.settings.versions import versions
+
+if TYPE_CHECKING:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 ATTEMPTS = 5  # at a job that is lost with its node
 SECONDS_TO_BEGIN = 30.0  # some job, before it is said that all of them wait
@@ -77,13 +81,13 @@ class RayCluster:
 class Tasks:
     """The jobs that were handed to Ray and did not come back yet."""
 
-    def __init__(self, jobs: Sequence[Job[Any]], watch: WatchAll, say: Say) -> None:
+    def __init__(self, jobs: Sequence[Job[object]], watch: WatchAll, say: Say) -> None:
         import ray
 
         self.jobs = jobs
         self.watch = watch
         self.say = say
-        self.running: dict[Any, Ticket] = {}  # by Ray's reference to the result
+        self.running: dict[ray.ObjectRef, Ticket] = {}  # by reference to the result
         self.expected = versions()
         self.board = ray.remote(Board).options(num_cpus=0, scheduling_strategy=on_this_node()).remote()
         self.asked = 0.0  # CPUs of each
@@ -154,7 +158,7 @@ class Tasks:
             ray.kill(self.board)
 
 
-def on_this_node() -> Any:
+def on_this_node() -> NodeAffinitySchedulingStrategy:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

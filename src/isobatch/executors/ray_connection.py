@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from isobatch.errors import RunError, UsageError, first_line
 
@@ -61,7 +60,7 @@ def connected(address: str | None, what: str, instead: str) -> Iterator[None]:
         ray.shutdown()
 
 
-def own_cluster() -> dict[str, Any]:
+def own_cluster() -> dict[str, str | int | bool]:
     return {"address": "local", "num_cpus": cores(), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
 
 

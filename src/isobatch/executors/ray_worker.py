@@ -6,7 +6,7 @@ import pickle
 import platform
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from isobatch.errors import RunError
 from isobatch.executors.interface import Failure, attempt
@@ -36,7 +36,20 @@ class Board:
         return self.shares
 
 
-def work(ticket: Ticket, job: bytes, expected: dict[str, str], board: Any) -> Any:
+class RemoteNote(Protocol):
+    """`Board.note` as Ray calls it."""
+
+    def remote(self, ticket: Ticket, done: float) -> object: ...
+
+
+class RemoteBoard(Protocol):
+    """A board in another process."""
+
+    @property
+    def note(self) -> RemoteNote: ...
+
+
+def work(ticket: Ticket, job: bytes, expected: dict[str, str], board: RemoteBoard) -> object:
     """A task of Ray: the job's result, or a `Failure`. Nothing is unpickled before the versions are the same."""
     differ = difference(expected, versions())
     if differ:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,18 @@ from isobatch.gradients.layout import square
 from isobatch.gradients.variance import direct
 from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean, ratio
 
-Number = Any  # a float, or an array of any framework
+
+class Arithmetic(Protocol):
+    """A float, or an array of any framework."""
+
+    def __rmul__(self, factor: float, /) -> Self: ...
+
+    def __sub__(self, other: Self, /) -> Self: ...
+
+    def __truediv__(self, divisor: float, /) -> Self: ...
+
+
+Number = TypeVar("Number", bound=Arithmetic)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.formatting import counted, rounded
+from isobatch.interop.keys import ENDLESS
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY as SB3
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout
 from isobatch.settings.parsing import parse_value
-
-ENDLESS = 10**12
-"""Length of a run whose settings do not say it."""
 
 
 @dataclass(frozen=True)

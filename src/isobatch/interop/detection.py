@@ -9,10 +9,9 @@ from isobatch.interop.keys import find
 from isobatch.interop.library import Library
 from isobatch.settings.parsing import SettingsByName
 
-SURE, FEW, MANY = 6, 3, 2
-"""Names that a library has to know to be taken at its word; else a text looks like another library's if that knows at
-least so many, and so many times as many."""
-
+SURE_NAMES = 6  # that a library has to know to be taken at its word
+OTHER_NAMES = 3  # that another library has to know for a text to look like its own,
+TIMES_AS_MANY = 2  # and so many times as many as the one that was named
 LOOKED_AT = 5  # entries of a file that has many
 
 
@@ -41,10 +40,10 @@ def likely_library(text: str, libraries: Iterable[Library]) -> tuple[Library, in
 def check_whose(library: Library, settings: SettingsByName, text: str, libraries: Iterable[Library]) -> None:
     """Raise if none of these settings is the library's, or many more are another's."""
     known = names_known(library, settings)
-    if known >= SURE:
+    if known >= SURE_NAMES:
         return
     likely = _another(library, text, libraries)
-    if likely and likely[1] >= max(FEW, MANY * known):
+    if likely and likely[1] >= max(OTHER_NAMES, TIMES_AS_MANY * known):
         raise UsageError(
             f"{likely[1]} of its settings are {likely[0].title}'s and {known} are {library.title}'s: "
             f"read it with --from-{likely[0].name}."
@@ -59,7 +58,7 @@ def check_whose(library: Library, settings: SettingsByName, text: str, libraries
 def refusal(library: Library, text: str, libraries: Iterable[Library], error: UsageError) -> UsageError:
     """What to say of a text that a library cannot parse: whose it looks like, or else what is wrong with it."""
     likely = _another(library, text, libraries)
-    if likely and likely[1] >= FEW:
+    if likely and likely[1] >= OTHER_NAMES:
         return UsageError(f"it looks like settings of {likely[0].title}: read it with --from-{likely[0].name}.")
     return error
 

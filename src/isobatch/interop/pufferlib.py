@@ -18,6 +18,7 @@ from isobatch.interop.form import Form
 from isobatch.interop.ini_text import edit, parse, render
 from isobatch.interop.keys import Key, Known, Raw, as_is, choice, key, number, value_clip, whole
 from isobatch.interop.library import Library
+from isobatch.rescaling.cautions import muon_step_size
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
 
@@ -173,9 +174,12 @@ def remarks(raw: Raw) -> list[str]:
     """Muon is the default, so files need not name it."""
     if raw("train.optimizer") == "adam":
         return []
+    name = raw("train.optimizer")
+    if name == "muon":
+        return [muon_step_size(f"train.optimizer={name}")]
     return [
-        f"train.optimizer is {raw('train.optimizer')}, which is taken for Adam here: the rule of the square root is "
-        "derived for Adam, and nobody has shown it for another one"
+        f"train.optimizer is {name}, which is taken for Adam here: the rule of the square root is derived for Adam, "
+        "and nobody has shown it for this one"
     ]
 
 

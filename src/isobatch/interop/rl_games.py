@@ -16,6 +16,7 @@ from dataclasses import replace
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
+    ENDLESS,
     REQUIRED,
     Key,
     Known,
@@ -126,7 +127,7 @@ def _length() -> Key:
             return epochs.read(value, known)
         frames = known.raw(_c("max_frames"))
         if frames is None or parse_value(_c("max_frames"), frames, int) < 1:
-            return {"total_timesteps": 10**12}  # until its score is reached
+            return {"total_timesteps": ENDLESS}  # until its score is reached
         return {"total_timesteps": parse_value(_c("max_frames"), frames, int)}
 
     def write(config: Config, old: object, known: Known) -> object:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
+    ENDLESS,
     UNNAMED,
     Key,
     Known,
@@ -74,11 +75,10 @@ PPO = (
     bound("grad_clip", "max_grad_norm", None),
 )
 
-ANY_LENGTH = 10**12  # its settings do not say how long to train, so any batch has to fit
 LIBRARY = Library(
     name="rllib",
     title="RLlib",
     batch_size="train_batch_size_per_learner (x learners) is the rollout, minibatch_size the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={"ppo": {**CLIPPED_PPO, "advantage_norm": "iteration", "total_timesteps": ANY_LENGTH}},
+    fixed={"ppo": {**CLIPPED_PPO, "advantage_norm": "iteration", "total_timesteps": ENDLESS}},
 )

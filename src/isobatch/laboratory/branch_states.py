@@ -18,48 +18,53 @@ begins with some iterations whose step size is 0: they change the optimizer's mo
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from optax import OptState
 
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import TrainState
 from isobatch.networks.moments import Moments
 from isobatch.rescaling.rules import advantage_decay
+from isobatch.rollouts.host_rollout import replaced
 from isobatch.settings.config import Config, Hypers
+
+T = TypeVar("T")
 
 
 def planted(before: Config, after: Config, trained: TrainState, fresh: TrainState) -> TrainState:
     """`fresh`, stacked states of `after`, with what one state of `before` had learned but for its optimizer."""
-    lanes, learner = fresh.iteration.shape[0], trained.learning.learner
-
-    def stacked(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), tree)
-
+    lanes, old = fresh.iteration.shape[0], trained.learning
+    learner, scale = old.learner, old.reward_scale
+    average = None if learner.proximal is None else aged(before, after, learner.proximal)
+    rate = after.hypers.learning_rate / before.hypers.learning_rate
     weight = weight_of_advantages(after) / weight_of_advantages(before)
-    carried: dict[str, Any] = {
-        "learning.learner.networks": learner.networks,
-        "learning.learner.proximal": None if learner.proximal is None else aged(before, after, learner.proximal),
-        "learning.learner.rate": None
-        if learner.rate is None
-        else learner.rate * (after.hypers.learning_rate / before.hypers.learning_rate),
-        "learning.advantage_moments": weighted(trained.learning.advantage_moments, weight),
-        "learning.reward_scale.moments": trained.learning.reward_scale and trained.learning.reward_scale.moments,
-        "obs_moments": trained.obs_moments,
-    }
-    for path, value in carried.items():
-        if value is not None:
-            fresh = eqx.tree_at(lambda s: _at(s, path), fresh, stacked(value))  # noqa: B023
-    return fresh
+
+    def put(states: TrainState, where: Callable[[TrainState], object], value: T | None) -> TrainState:
+        """The same for every lane; what the run does not have stays away."""
+        if value is None:
+            return states
+        planted: TrainState = eqx.tree_at(
+            where, states, jax.tree.map(lambda leaf: jnp.repeat(leaf[None], lanes, axis=0), value)
+        )
+        return planted
+
+    states = put(fresh, lambda s: s.learning.learner.networks, learner.networks)
+    states = put(states, lambda s: s.learning.learner.proximal, average)
+    states = put(states, lambda s: s.learning.learner.rate, None if learner.rate is None else learner.rate * rate)
+    states = put(states, lambda s: s.learning.advantage_moments, weighted(old.advantage_moments, weight))
+    states = put(states, _reward_moments, None if scale is None else scale.moments)
+    return put(states, lambda s: s.obs_moments, trained.obs_moments)
 
 
-def _at(tree: Any, path: str) -> Any:
-    for name in path.split("."):
-        tree = getattr(tree, name)
-    return tree
+def _reward_moments(states: TrainState) -> Moments:
+    assert states.learning.reward_scale is not None
+    return states.learning.reward_scale.moments
 
 
 def aged(before: Config, after: Config, average: Ewma) -> Ewma:
@@ -94,16 +99,23 @@ def measured_moments(config: Config, states: TrainState, updates: int) -> TrainS
     if config.optimizer != "rmsprop":
         return states
     phase = max(1, config.policy_iterations_per_phase)
-    auxiliary = updates // phase * config.aux_epochs * config.aux_minibatches * phase
-    counts = {
-        "optimizer": updates * config.geometry.gradient_steps,
-        "value_optimizer": updates * config.value_epochs * config.num_minibatches,
-        "aux_optimizer": auxiliary if config.policy_iterations_per_phase else 0,
-    }
-    for name, count in counts.items():
-        optimizer = getattr(states.learning.learner, name)
-        if optimizer is not None and count:
-            squares = optax.tree.get(optimizer, "nu") / (1 - config.hypers.beta2**count)
-            where = f"learning.learner.{name}"
-            states = eqx.tree_at(lambda s: _at(s, where), states, optax.tree.set(optimizer, nu=squares))  # noqa: B023
-    return states
+    learner, steps = states.learning.learner, config.geometry.gradient_steps
+    auxiliary = updates // phase * phase * config.aux_epochs * config.aux_minibatches
+    changed = replaced(
+        learner,
+        optimizer=_debiased(config, learner.optimizer, updates * steps),
+        value_optimizer=_debiased(
+            config, learner.value_optimizer, updates * config.value_epochs * config.num_minibatches
+        ),
+        aux_optimizer=_debiased(config, learner.aux_optimizer, auxiliary),
+    )
+    ready: TrainState = eqx.tree_at(lambda s: s.learning.learner, states, changed)
+    return ready
+
+
+def _debiased(config: Config, optimizer: OptState | None, count: int) -> OptState | None:
+    """After `count` gradients; none where there is no such optimizer."""
+    if optimizer is None or not count:
+        return optimizer
+    squares = optax.tree.get(optimizer, "nu") / (1 - config.hypers.beta2**count)
+    return optax.tree.set(optimizer, nu=squares)

@@ -103,6 +103,8 @@ class Branching:
         found = None if checkpoints is None else checkpoints.restore_newest(fresh, lambda sentence: None)
         program, hypers = self._program(size, fresh)
         iteration, states = found or (size.before, self._begin(size, fresh, program, hypers))
+        if checkpoints is not None and found is None:
+            checkpoints.save(iteration, states)
         clock = time.monotonic()
 
         def judge(iteration: int, states: TrainState) -> None:

@@ -23,7 +23,11 @@ INDIFFERENT = ("total_timesteps", "num_shards")
 
 @dataclass(frozen=True)
 class CriticalBatch:
-    """Of one policy of a run, in samples of a gradient step."""
+    """Of one policy of a run, in samples of a gradient step.
+
+    By `branches` it is the largest batch that loses nothing; by the `noise scale` the one that needs twice the samples
+    of a very small one, B_crit of 1 + B/B_crit. Taken for B_crit the former errs on the side of small batches.
+    """
 
     env_steps: int  # after which the policy was measured
     estimate: Estimate  # `high` inf: no upper end; `value` nan: not to be told

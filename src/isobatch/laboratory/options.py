@@ -55,8 +55,8 @@ class LabOptions:
     branch_episodes: Annotated[int, COUNT, "Episodes that judge a policy of a branch, four times on its way."] = 32
     sections: Annotated[
         str,
-        "What to measure: all (of the gradient), or some of geometries,lambdas,lags,cosines,minibatches,trust-region,"
-        "aggregations and branches, which trains.",
+        "What to measure: all, which is all but branches (they train), or some of "
+        "geometries,lambdas,lags,cosines,minibatches,trust-region,aggregations,branches.",
     ] = "all"
     measure_seed: Annotated[int, SEED, "Seed of everything that is drawn while measuring."] = 0
 

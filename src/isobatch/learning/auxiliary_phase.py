@@ -7,14 +7,17 @@ with pi_old the policy at the start of the auxiliary phase. Value targets are th
 
 from __future__ import annotations
 
+from typing import cast
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from isobatch.learning import losses
+from isobatch.learning.micro_batches import gradient_of
 from isobatch.learning.minibatches import minibatch_indices
-from isobatch.learning.optimizers import make_optimizer
+from isobatch.learning.optimizers import updated
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner, Phase
 from isobatch.networks.actor_critic import ActorCritic
@@ -63,12 +66,15 @@ def auxiliary_phase(
 
 def auxiliary_step(config: Config, batch: AuxiliaryBatch, learner: Learner, hypers: Hypers) -> tuple[Learner, Metrics]:
     """One step of the auxiliary optimizer."""
-    gradient, metrics = mean(
-        jax.grad(joint_loss, has_aux=True)(learner.networks, batch, hypers.beta_clone), axes_of(config.num_shards)
-    )
-    updates, state = make_optimizer(config, hypers).update(gradient, learner.aux_optimizer, learner.networks)
-    networks = jax.tree.map(lambda p, u: p - hypers.aux_learning_rate * u, learner.networks, updates)
-    return eqx.tree_at(lambda l: (l.networks, l.aux_optimizer), learner, (networks, state)), metrics
+
+    def loss(networks: ActorCritic, samples: AuxiliaryBatch) -> tuple[Float[Array, ""], Metrics]:
+        return joint_loss(networks, samples, hypers.beta_clone)
+
+    networks = cast(ActorCritic, learner.networks)  # `initial_states` requires it of a run with phases
+    gradient, metrics = mean(gradient_of(config, loss, networks, batch), axes_of(config.num_shards))
+    updates, state = updated(config, hypers, gradient, learner.aux_optimizer, networks)
+    after = jax.tree.map(lambda p, u: p - hypers.aux_learning_rate * u, networks, updates)
+    return eqx.tree_at(lambda l: (l.networks, l.aux_optimizer), learner, (after, state)), metrics
 
 
 def joint_loss(

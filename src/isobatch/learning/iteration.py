@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -26,6 +26,7 @@ from isobatch.rollouts.staleness import exchange
 from isobatch.settings.config import Config, Hypers
 
 Index = int | Int[Array, ""]  # of an iteration
+Count = np.integer | np.ndarray | Int[Array, ""]
 State = TypeVar("State")
 
 
@@ -162,9 +163,9 @@ def when(
     return jax.lax.cond(turn, fn, lambda state, *_: (state, nothing), state, *args)
 
 
-def count_turns(config: Config, begin: Index, end: Index) -> tuple[Any, Any]:
+def count_turns(config: Config, begin: Index, end: Index) -> tuple[Count, Count]:
     """How many policy updates and how many auxiliary phases the iterations begin .. end-1 hold."""
-    arrays: Any = jnp if isinstance(end, jax.Array) else np  # numbers compile nothing
+    arrays = jnp if isinstance(end, jax.Array) else np  # numbers compile nothing
     first, last = (arrays.maximum(i - config.staleness, 0) for i in (begin, end))
     length = config.policy_iterations_per_phase
     return last - first, last // length - first // length if length else arrays.zeros_like(last)

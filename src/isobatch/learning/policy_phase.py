@@ -16,8 +16,9 @@ from jaxtyping import Array, Bool, Float, Key
 from isobatch.learning import losses
 from isobatch.learning.advantages import gae
 from isobatch.learning.aggregation import aggregate, sample_weights
+from isobatch.learning.micro_batches import gradient_of
 from isobatch.learning.minibatches import minibatch_indices
-from isobatch.learning.optimizers import make_optimizer
+from isobatch.learning.optimizers import updated
 from isobatch.learning.state import Learner
 from isobatch.learning.step_size import adapted, is_too_far
 from isobatch.networks.actor_critic import Networks, PolicyFunction
@@ -193,14 +194,18 @@ def gradient_step(
         moments = Moments.empty().update(batch.advantage, used=batch.used, across=across)
         batch = eqx.tree_at(lambda b: b.advantage, batch, moments.normalize(batch.advantage, hypers.adv_norm_eps))
     averaged = None if learner.proximal is None else learner.proximal.params
-    own = jax.grad(total_loss, argnums=3, has_aux=True)(config, part, batch, learner.networks, averaged, hypers)
-    gradient, metrics = mean(own, across)  # shards have as many samples each
+
+    def loss(networks: Networks, samples: Batch) -> tuple[Float[Array, ""], Metrics]:
+        return total_loss(config, part, samples, networks, averaged, hypers)
+
+    # Shards have as many samples each.
+    gradient, metrics = mean(gradient_of(config, loss, learner.networks, batch), across)
     if learner.rate is not None and part != "value":
         rate = adapted(learner.rate, metrics["losses/approx_kl"], hypers.desired_kl)
     state = learner.value_optimizer if part == "value" else learner.optimizer
-    updates, state = make_optimizer(config, hypers).update(gradient, state, learner.networks)
+    updates, state = updated(config, hypers, gradient, state, learner.networks)
     networks = jax.tree.map(lambda p, u: p - rate * u, learner.networks, updates)
-    metrics["losses/grad_norm"] = optax.tree.norm(gradient)
+    metrics["losses/grad_norm"] = optax.tree.norm(gradient.mean)
     if part == "value":
         return eqx.tree_at(lambda l: (l.networks, l.value_optimizer), learner, (networks, state)), metrics
     proximal = None if learner.proximal is None else learner.proximal.update(networks.policy, hypers.beta_prox)

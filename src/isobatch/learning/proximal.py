@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 
 class Ewma(eqx.Module):
@@ -24,15 +22,15 @@ class Ewma(eqx.Module):
         (2.0, 1.5)
     """
 
-    params: Any
+    params: PyTree
     weight: Float[Array, ""]  # sum_i beta^(n-i)
     age: Float[Array, ""]  # mean age of the averaged weights, in gradient steps
 
     @classmethod
-    def start(cls, params: Any) -> Ewma:
+    def start(cls, params: PyTree) -> Ewma:
         return cls(params, jnp.ones(()), jnp.zeros(()))
 
-    def update(self, params: Any, beta: Float[Array, ""] | float) -> Ewma:
+    def update(self, params: PyTree, beta: Float[Array, ""] | float) -> Ewma:
         """w' = beta w + 1;  theta_prox <- (beta w / w') theta_prox + theta / w'."""
         weight = beta * self.weight + 1
         keep = beta * self.weight / weight

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from isobatch.envs.host_interface import AnyEnvironment, HostEnvironment
@@ -35,9 +35,9 @@ class Learner(eqx.Module):
     """What a gradient step changes."""
 
     networks: Networks
-    optimizer: Any
-    value_optimizer: Any  # None unless the value function has epochs of its own
-    aux_optimizer: Any  # None unless there is an auxiliary phase
+    optimizer: optax.OptState
+    value_optimizer: optax.OptState | None  # None unless the value function has epochs of its own
+    aux_optimizer: optax.OptState | None  # None unless there is an auxiliary phase
     proximal: Ewma | None  # averaged policy weights, for the proximal policy `ewma`
     rate: Float[Array, ""] | None = None  # step size, where it follows the KL
     stopped: Bool[Array, ""] | None = None  # whether the gradient steps of this iteration have ended, where they can

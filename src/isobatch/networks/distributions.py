@@ -9,7 +9,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -47,8 +46,9 @@ class Categorical(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return -jnp.sum(jnp.exp(self.log_probs) * self.log_probs, axis=-1)
 
-    def kl(self, other: Any) -> Float[Array, "*B"]:
+    def kl(self, other: Distribution) -> Float[Array, "*B"]:
         """KL[p, q] of this and another one of the same class: sum_a p (log p - log q)."""
+        assert isinstance(other, Categorical)
         return jnp.sum(jnp.exp(self.log_probs) * (self.log_probs - other.log_probs), axis=-1)
 
 
@@ -77,8 +77,9 @@ class DiagonalGaussian(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return jnp.sum(self.log_std + 0.5 * (LOG_2PI + 1), axis=-1)
 
-    def kl(self, other: Any) -> Float[Array, "*B"]:
+    def kl(self, other: Distribution) -> Float[Array, "*B"]:
         """KL[p, q] = log s_q/s_p + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2, summed over dimensions."""
+        assert isinstance(other, DiagonalGaussian)
         variance_ratio = jnp.exp(2 * (self.log_std - other.log_std))
         shift = ((self.mean - other.mean) * jnp.exp(-other.log_std)) ** 2
         return jnp.sum(other.log_std - self.log_std + 0.5 * (variance_ratio + shift - 1), axis=-1)
@@ -114,8 +115,9 @@ class MultiCategorical(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return sum_of(part.entropy() for part in self.parts)
 
-    def kl(self, other: Any) -> Float[Array, "*B"]:
+    def kl(self, other: Distribution) -> Float[Array, "*B"]:
         """Of independent choices the divergences add up."""
+        assert isinstance(other, MultiCategorical)
         return sum_of(p.kl(q) for p, q in zip(self.parts, other.parts, strict=True))
 
 
@@ -143,11 +145,12 @@ class Bernoulli(eqx.Module):
     def entropy(self) -> Float[Array, "*B"]:
         return -jnp.sum(self._expected(self), axis=-1)
 
-    def kl(self, other: Any) -> Float[Array, "*B"]:
+    def kl(self, other: Distribution) -> Float[Array, "*B"]:
         """KL[p, q] = sum over switches of p log p/q + (1 - p) log (1 - p)/(1 - q)."""
+        assert isinstance(other, Bernoulli)
         return jnp.sum(self._expected(self) - self._expected(other), axis=-1)
 
-    def _expected(self, other: Any) -> Float[Array, "*B D"]:
+    def _expected(self, other: Bernoulli) -> Float[Array, "*B D"]:
         """Mean of log q under this distribution, switch by switch."""
         on = jax.nn.sigmoid(self.logits)
         return on * jax.nn.log_sigmoid(other.logits) + (1 - on) * jax.nn.log_sigmoid(-other.logits)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, ParamSpec, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
 
 from isobatch.envs.spaces import Space
 from isobatch.errors import UsageError, near_matches
@@ -17,6 +18,8 @@ from isobatch.settings.config import Config
 STANDARD = "standard"
 Factory = Callable[[Config, tuple[int, ...], Space, int], Networks]
 _REGISTERED: dict[str, Factory] = {}
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def register_networks(name: str, factory: Factory) -> str:
@@ -69,17 +72,17 @@ def make_own_networks(config: Config, obs_shape: tuple[int, ...], action_space: 
 
 
 @jax.tree_util.register_static
-class StaticFunction:
+class StaticFunction(Generic[P, R]):
     """A function among the leaves of a module, such as the activation of `eqx.nn.MLP`: can be called, but is no leaf.
 
     It equals every other one of the same name in the same module: a factory may define a new one for each seed.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self.name = (getattr(function, "__module__", ""), getattr(function, "__qualname__", repr(function)))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
@@ -89,9 +92,9 @@ class StaticFunction:
         return hash(self.name)
 
 
-def only_arrays(path: Any, leaf: Any) -> Any:
+def only_arrays(path: jax.tree_util.KeyPath, leaf: object) -> Array | np.ndarray | StaticFunction:
     """A leaf of a user's networks that optimizers, averages and checkpoints can have: an array of real numbers."""
-    if eqx.is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating):
+    if isinstance(leaf, jax.Array | np.ndarray) and jnp.issubdtype(leaf.dtype, jnp.floating):
         return leaf
     if callable(leaf):
         return StaticFunction(leaf)

@@ -13,7 +13,7 @@ from isobatch.settings.config import Config
 from isobatch.training.run_directory import RunDirectory
 
 MUCH_ERROR = 1.25  # times the error of the gradient at the run's own T: ours
-HORIZONS = 2  # that a rollout holds at least, where nothing was measured: ours
+HORIZONS = 4  # that a rollout holds at least, where nothing was measured: ours
 
 
 @dataclass(frozen=True)

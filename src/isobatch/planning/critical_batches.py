@@ -1,4 +1,8 @@
-"""The critical batch size at each stage of a run: from its own metrics, or measured on its checkpoints."""
+"""The critical batch size at each stage of a run.
+
+By branches of a policy near it, else from the run's own metrics, else from other diagnoses, else measured on its
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy as np
 from isobatch.errors import UsageError
 from isobatch.gradients.noise import noise_scale
 from isobatch.laboratory.diagnosis import subject_of
+from isobatch.laboratory.known import CriticalBatch, critical_batches
 from isobatch.laboratory.options import LabOptions
 from isobatch.planning.samples import Stage
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, Estimate, estimate, ratio, unit_mean
@@ -20,7 +25,8 @@ from isobatch.training.run_directory import RunDirectory
 
 STAGES = 3
 MEASURED_BATCHES = 16  # independent ones, at a checkpoint
-LARGEST = 1e6  # samples: where the signal cannot be told from the noise, the critical batch has no end
+SMALLEST = 1.0  # samples: estimates of a noise that is nearly none can fall below zero
+LARGEST = 1e6  # where the signal cannot be told from the noise, the critical batch has no end
 
 Watch = Callable[[str, float], None]
 
@@ -38,9 +44,27 @@ def stages_of(
         if not 0 < given < np.inf:
             raise UsageError(f"critical_batch={given:g} is not a batch size: use a positive number of samples.")
         return tuple(Stage(first, last, Estimate(given), "given") for first, last in parts)
+    known = [each for each in critical_batches(run_dir) if 0 < each.estimate.value < np.inf]
+    branches = [each for each in known if each.method == "branches"]
+    stages = [from_diagnoses(branches, first, last, within=1.0) for first, last in parts]
     if "noise/trace" in table:
-        return tuple(Stage(first, last, *from_metrics(table, first, last)) for first, last in parts)
-    return from_checkpoints(run_dir, parts, watch)
+        measured = [Stage(first, last, *from_metrics(table, first, last)) for first, last in parts]
+    else:
+        found = [from_diagnoses(known, first, last, within=np.inf) for first, last in parts]
+        measured = [each for each in found if each is not None]
+    if len(measured) < len(parts) and None in stages:
+        measured = list(from_checkpoints(run_dir, parts, watch))
+    return tuple(each or measured[place] for place, each in enumerate(stages))
+
+
+def from_diagnoses(known: Sequence[CriticalBatch], first: int, last: int, within: float) -> Stage | None:
+    """By the policy nearest to the middle of a stage that a diagnosis has measured, up to so many stages away."""
+    middle, most = (first + last) / 2, within * (last - first)
+    near = [each for each in known if abs(each.env_steps - middle) <= most]
+    if not near:
+        return None
+    best = min(near, key=lambda each: abs(each.env_steps - middle))
+    return Stage(first, last, best.estimate, f"{best.method} of the diagnosis, after {best.env_steps:,} steps")
 
 
 def from_metrics(table: Table, first: int, last: int) -> tuple[Estimate, str]:
@@ -55,7 +79,7 @@ def from_metrics(table: Table, first: int, last: int) -> tuple[Estimate, str]:
 
     def critical(weights: np.ndarray) -> np.ndarray:
         means = unit_mean(both, weights)
-        return np.minimum(ratio(means[..., 0], means[..., 1], otherwise=LARGEST), LARGEST)
+        return np.clip(ratio(means[..., 0], means[..., 1], otherwise=LARGEST), SMALLEST, LARGEST)
 
     enough = len(both) >= LEAST_FOR_INTERVAL
     found = estimate(critical, len(both), resamples=1000 if enough else 0, distinct=1, what="lines of metrics")
@@ -94,4 +118,4 @@ def at_checkpoint(run_dir: Path, iteration: int) -> Estimate:
     num_envs, num_steps = subject.batch_shape
     products = subject.batch_products(num_envs, num_steps, seed_offset=11)
     found = noise_scale(products, num_envs * num_steps).critical_batch
-    return Estimate(*(min(each, LARGEST) for each in (found.value, found.low, found.high)))
+    return Estimate(*(float(np.clip(each, SMALLEST, LARGEST)) for each in (found.value, found.low, found.high)))

@@ -8,6 +8,7 @@ from pathlib import Path
 from isobatch.drawing import COLORS, new_figure, save_figure
 from isobatch.formatting import by_magnitude, counted
 from isobatch.planning.forecast import Forecast, grid
+from isobatch.planning.moves import Shape
 from isobatch.planning.planned import Plan
 
 MOST_LENGTHS = 4  # of rollouts, that are drawn
@@ -26,7 +27,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
         label = f"T = {length}" + (" (the run's)" if length == own.num_steps else "")
         axes.plot(*points(line), "--", color=color, alpha=FAINT, linewidth=1.2)
         axes.plot(*points(inside), "-", color=color, label=label, linewidth=1.8)
-        axes.plot(*points([each for each in inside if each.origin == "measured"]), "o", color=color, markersize=5)
+        axes.plot(*points(timed(plan, length)), "o", color=color, markersize=5)
         if length == best.num_steps:
             low, high = ([getattr(each.seconds, end) for each in inside] for end in ("low", "high"))
             axes.fill_between(points(inside)[0], low, high, color=color, alpha=0.15, linewidth=0)
@@ -40,14 +41,22 @@ def draw_plan(plan: Plan, path: Path) -> None:
     envs = sorted({each.shape.num_envs for length in lengths(plan) for each in fastest_by_envs(plan, length)})
     axes.set_xticks(envs, [f"{n:,}" for n in envs])
     axes.tick_params(axis="x", which="minor", bottom=False)
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f"{x:g}"))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
     run = plan.run
     title = f"{run.algo} on {run.env}: time to a return of {by_magnitude(plan.reached.score)}"
     axes.set_title(f"{title}, {counted(plan.num_seeds, 'seed')}", loc="left")
-    note = "dots: iterations timed; lines: interpolated,\ndashed: extrapolated; band: 95 % interval"
+    note = "lines: the best number of minibatches\ndashed: extrapolated; dots: timed; band: 95 %"
     axes.legend(frameon=False, title=note, title_fontsize=8, fontsize=9, loc="upper center")
     save_figure(figure, path)
+
+
+def timed(plan: Plan, num_steps: int) -> list[Forecast]:
+    """The shapes with this T whose iterations were, with any number of minibatches."""
+    lag = plan.own.shape.lag
+    shapes = [Shape(*each.geometry, 1, lag) for each in plan.forecaster.seconds.whole if each.num_steps == num_steps]
+    return [plan.forecaster.quick(shape) for shape in shapes]
 
 
 def lengths(plan: Plan) -> list[int]:
@@ -63,11 +72,11 @@ def fastest_by_envs(plan: Plan, num_steps: int) -> list[Forecast]:
     for shape in grid(own, 1, own.lag):
         if shape.num_steps != num_steps or abs(math.log2(shape.num_envs / own.num_envs)) > 5:
             continue
-        each = plan.forecaster.at(shape)
+        each = plan.forecaster.quick(shape)
         known = found.get(shape.num_envs)
         if known is None or rank(each) < rank(known):
             found[shape.num_envs] = each
-    return [found[n] for n in sorted(found)]
+    return [plan.forecaster.at(found[n].shape) for n in sorted(found)]
 
 
 def rank(each: Forecast) -> tuple[bool, float]:

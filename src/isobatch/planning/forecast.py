@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -50,11 +51,18 @@ class Forecaster:
     seed: int = 0
 
     def at(self, shape: Shape) -> Forecast:
-        drawn, (collect, learn) = self.drawn(shape), self.parts(shape)
-        sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
-        samples = self.need.at(shape.optimization_batch)
-        interval = percentile_interval(float(drawn[0]), drawn[1:])
-        return Forecast(shape, samples, interval, collect, learn, self.seconds.origin(*sizes, shape.devices))
+        """With an interval."""
+        drawn = self.drawn(shape)
+        return dataclasses.replace(self.quick(shape), seconds=percentile_interval(float(drawn[0]), drawn[1:]))
+
+    def quick(self, shape: Shape) -> Forecast:
+        """Without one, to search among many."""
+        collect, learn = self.parts(shape)
+        iteration = max(collect, learn) if shape.lag else collect + learn
+        samples = self.need.at(shape.optimization_batch, shape.delay)
+        seconds = Estimate(samples * iteration / shape.iteration_batch)
+        origin = self.seconds.origin(shape.num_envs, shape.num_steps, shape.num_minibatches, shape.devices)
+        return Forecast(shape, samples, seconds, collect, learn, origin)
 
     def parts(self, shape: Shape) -> tuple[float, float]:
         """Seconds of collecting and of learning, in an iteration."""
@@ -72,10 +80,9 @@ class Forecaster:
         own = np.random.default_rng([self.seed, *sizes, shape.devices, shape.lag])
         error = np.exp(self.seconds.spread(*sizes, shape.devices) * own.standard_normal(DRAWS))
         luck[0] = error[0] = 1.0
-        collect, learn = self.parts(shape)
-        iteration = max(collect, learn) if shape.lag else collect + learn
-        samples = self.need.drawn(shape.optimization_batch, critical)
-        return samples * luck * error * iteration / shape.iteration_batch
+        known = self.quick(shape)
+        samples = self.need.drawn(shape.optimization_batch, shape.delay, critical)
+        return luck * error * known.seconds.value * samples / known.samples
 
     def chance(self, shape: Shape, others: Iterable[Shape], within: float) -> float:
         """Share of the draws in which a shape is at most so much slower than the fastest of all."""
@@ -102,8 +109,8 @@ def doublings(size: int, least: int, most: int) -> list[int]:
     return [int(size * 2.0**k) for k in range(least, most + 1) if (size * 2.0**k).is_integer()]
 
 
-def choose(forecasts: Iterable[Forecast], own: Shape, fits: Callable[[Shape], bool], tie: float) -> Forecast:
-    """The fastest that fits; of those that are within `tie` of it the one nearest to the run's own."""
+def choose(forecasts: Iterable[Forecast], own: Shape, fits: Callable[[Shape], bool], tie: float) -> Forecast | None:
+    """The fastest that fits, if one does; of those that are within `tie` of it the one nearest to the run's own."""
     ordered = sorted(forecasts, key=lambda each: each.seconds.value)
     best, limit = None, math.inf
     for each in ordered:
@@ -114,5 +121,4 @@ def choose(forecasts: Iterable[Forecast], own: Shape, fits: Callable[[Shape], bo
                 best, limit = each, (1 + tie) * each.seconds.value
             elif each.shape.distance(own) < best.shape.distance(own):
                 best = each
-    assert best is not None, "the run's own shape is one of them"
     return best

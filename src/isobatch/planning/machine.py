@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
+import numpy as np
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
@@ -32,7 +34,7 @@ class Machine:
     """Measures iterations of a run at other shapes, and remembers them."""
 
     config: Config
-    """The run's, without actors."""
+    """The run's, without the measurements that it made of itself."""
     need: Need
     num_seeds: int = 1
     watch: Watch = lambda what, done: None
@@ -44,16 +46,19 @@ class Machine:
         return Seconds.of(self.collecting, self.whole)
 
     def survey(self, say: Say) -> None:
-        """Measure the run's own iterations, then those of smaller and larger batches."""
+        """Measure the run's own iterations, then those of smaller and larger batches, and collecting."""
         shapes = [shape for factor in FACTORS if (shape := at_batch(self.config, factor)) is not None]
         envs = [n for factor in FACTORS if (n := int(factor * self.config.num_envs)) >= 1]
+        if self.outside:  # whose programs collect apart
+            shapes += [shape for factor in FACTORS if (shape := at_envs(self.config, factor)) is not None]
+            envs = []
         own, *others = dict.fromkeys(shapes)
-        programs = 1 + len(others) + len(dict.fromkeys(envs))
+        programs = 1 + len(others) + len(envs)
         say(f"measuring what iterations take here: {programs} programs to compile and to time.")
         first = self.time(own, 0.0)
         cost = len(others) * (first.compile_seconds + 2) + len(envs) * (first.compile_seconds / 2 + 1)
         say(f"the run's own takes {1e3 * first.seconds:.3g} ms; the others will take about {max(cost, 1):.0f} seconds.")
-        for place, num_envs in enumerate(dict.fromkeys(envs)):
+        for place, num_envs in enumerate(envs):
             self.watch(f"collecting from {num_envs} environments", (1 + place) / programs)
             self.collecting[num_envs] = time_collecting(self.config, num_envs) * self.num_seeds
         for place, shape in enumerate(others):
@@ -61,19 +66,27 @@ class Machine:
             if first.seconds * longer <= LONGEST_ITERATION and self.fits(shape):
                 self.time(shape, (1 + len(envs) + place) / programs)
 
+    @property
+    def outside(self) -> bool:
+        """Whether environments step outside JAX."""
+        return isinstance(environment_of(self.config), HostEnvironment)
+
     def time(self, shape: Shape, done: float = 1.0) -> Timed:
         """A whole iteration of a shape."""
-        known = next((t for t in self.whole if t.geometry == geometry(shape)), None)
-        if known is not None:
-            return known
+        there = next((t for t in self.whole if t.geometry == geometry(shape)), None)
+        if there is not None:
+            return there
         self.watch(f"iterations of {shape.name} in {shape.num_minibatches} minibatches", done)
-        timed = time_iteration(self.moved(shape), self.num_seeds)
+        timed = time_iteration(self.moved(dataclasses.replace(shape, lag=0)), self.num_seeds)
         self.whole.append(timed)
+        if timed.collecting is not None:
+            known = self.collecting.get(timed.num_envs, np.inf)
+            self.collecting[timed.num_envs] = min(known, timed.collecting)
         return timed
 
     def moved(self, shape: Shape) -> Config:
         """The settings of a shape, trained as long as the run in units of what the score needs."""
-        ratio = self.need.ratio(shape.optimization_batch)
+        ratio = self.need.ratio(shape.optimization_batch, shape.delay)
         return moved(self.config, shape, self.config.env_steps * ratio)
 
     def fits(self, shape: Shape) -> bool:
@@ -88,7 +101,7 @@ class Machine:
     @property
     def devices(self) -> int:
         """That can share a run here."""
-        return 1 if isinstance(environment_of(self.config), HostEnvironment) else jax.local_device_count()
+        return 1 if self.outside else jax.local_device_count()
 
     @property
     def parameters(self) -> int:
@@ -121,3 +134,11 @@ def at_batch(config: Config, factor: float) -> Shape | None:
         return Shape(own.num_envs, own.num_steps, int(count)) if count.is_integer() and batch.is_integer() else None
     envs = own.num_envs / count
     return Shape(int(envs), own.num_steps, 1) if envs.is_integer() else None
+
+
+def at_envs(config: Config, factor: float) -> Shape | None:
+    """So many times the environments, both batches as they are, so for other steps; None where that is not whole."""
+    own = shape_of(config)
+    envs, steps = own.num_envs * factor, own.num_steps / factor
+    whole = float(envs).is_integer() and float(steps).is_integer()
+    return Shape(int(envs), int(steps), own.num_minibatches) if whole else None

@@ -31,14 +31,27 @@ class Shape:
         return self.iteration_batch // self.num_minibatches
 
     @property
+    def delay(self) -> int:
+        """Environment steps by which data is behind the policy that learns from it."""
+        return (1 + self.lag) * self.iteration_batch
+
+    @property
     def name(self) -> str:
         return f"{self.num_envs} x {self.num_steps}"
 
+    def doublings(self, other: Shape) -> float:
+        """How many doublings and halvings of N, T, M and D lie between the two."""
+        names = ("num_envs", "num_steps", "num_minibatches", "devices")
+        return sum(_log_ratio(getattr(self, name), getattr(other, name)) for name in names) + abs(self.lag - other.lag)
+
     def distance(self, other: Shape) -> float:
-        """How many doublings lie between the two."""
-        mine = self.num_envs, self.num_steps, self.num_minibatches, self.devices
-        others = other.num_envs, other.num_steps, other.num_minibatches, other.devices
-        return sum(abs(math.log2(a / b)) for a, b in zip(mine, others, strict=True)) + abs(self.lag - other.lag)
+        """The same, and those of both batches: what leaves them as they are relies on no rule."""
+        batches = ("iteration_batch", "optimization_batch")
+        return self.doublings(other) + sum(_log_ratio(getattr(self, b), getattr(other, b)) for b in batches)
+
+
+def _log_ratio(one: int, other: int) -> float:
+    return abs(math.log2(one / other))
 
 
 def shape_of(config: Config) -> Shape:
@@ -49,29 +62,24 @@ def moved(config: Config, shape: Shape, samples: float) -> Config:
     """`config` at another shape, for so many environment steps; UsageError where that cannot be had.
 
     First both batches follow the optimization batch, the number of minibatches held, and the hyperparameters with them;
-    then the iteration batch alone, the minibatches held. N and T share it as the shape says.
+    then the iteration batch alone, the minibatches held. N and T share it as the shape says. With a lag there are as
+    many actors as the run has, or two.
     """
     n, t, m = shape.num_envs, shape.num_steps, shape.num_minibatches
     if n * t % m:
         raise UsageError(f"num_minibatches={m} does not divide {n} x {t} samples.")
-    after, batch = config, shape.optimization_batch
+    after, batch = config.replace(actors=0, max_lag=0), shape.optimization_batch
     if batch != config.geometry.optimization_batch:
         envs = batch * config.num_minibatches / t
         if envs != int(envs):
             raise UsageError(f"an optimization batch of {batch} cannot be had with {t} steps: use fewer.")
-        after = rescale(config, num_envs=int(envs), num_steps=t).after
+        after = rescale(after, num_envs=int(envs), num_steps=t).after
     if (after.num_envs, after.num_steps) != (n, t):
         after = rescale(after, num_envs=n, num_steps=t, keep=MINIBATCH_SIZE).after
-    after = with_lag(after, shape.lag)
+    if shape.lag:
+        actors = config.actors or (2 if n % 2 == 0 else 1)
+        after = after.replace(actors=actors, max_lag=shape.lag * shape.iteration_batch)
     return after.replace(total_timesteps=whole_run(after, samples))
-
-
-def with_lag(config: Config, lag: int) -> Config:
-    """With actors that may be so many iterations behind, as many as the run has, or two; without any for 0."""
-    if not lag:
-        return config.replace(actors=0, max_lag=0)
-    actors = config.actors or (2 if config.num_envs % 2 == 0 else 1)
-    return config.replace(actors=actors, max_lag=lag * config.geometry.iteration_batch)
 
 
 def whole_run(config: Config, samples: float) -> int:
@@ -86,5 +94,5 @@ def what_speaks_against(config: Config, after: Config, need: Need) -> tuple[str,
     """The cautions of `rescale`, in its words, with the smallest critical batch of all stages."""
     names = [rule.name for rule in choose_rules(config, (), ())]
     same = config.geometry.optimization_batch == after.geometry.optimization_batch
-    critical = None if same else min(stage.critical_batch.value for stage in need.stages)
+    critical = None if same else need.smallest_critical
     return cautions(config, after, names, critical)

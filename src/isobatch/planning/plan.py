@@ -63,9 +63,10 @@ def plan(
     Example:
         >>> import isobatch as ib, tempfile
         >>> run_dir = tempfile.mkdtemp() + "/run"
-        >>> config = ib.preset("ppo", "Probe-Action", num_envs=4, num_steps=8, hidden_sizes=(8,), total_timesteps=2048)
-        >>> result = ib.train(config.replace(noise_scale=True, num_minibatches=1), run_dir=run_dir)
-        >>> found = ib.plan(run_dir, score=0.6)
+        >>> sizes = dict(num_envs=4, num_steps=8, num_minibatches=2, hidden_sizes=(8,), total_timesteps=4096)
+        >>> config = ib.preset("ppo", "Probe-Action", noise_scale=True, learning_rate=0.01, **sizes)
+        >>> result = ib.train(config, run_dir=run_dir, num_seeds=2)
+        >>> found = ib.plan(run_dir, score=0.8)
         >>> found.own.shape.name, found.speedup.value > 0.9
         ('4 x 8', True)
     """
@@ -74,22 +75,22 @@ def plan(
     if num_seeds < 1:
         raise UsageError(f"num_seeds={num_seeds} must be at least 1.")
     use_cores(num_seeds, config)
-    alone = config.replace(actors=0, max_lag=0)
+    planned = config.replace(noise_scale=False)  # what was measured for the plan is not measured again
     env_steps = int(table["env_steps"].max())
     found = reached(table, env_steps, score)
     stages = stages_of(directory.path, table, found.median.value, critical_batch, watch)
-    need = Need(stages, config.geometry.optimization_batch)
-    machine = Machine(alone, need, num_seeds, watch)
-    machine.survey(say)
     own = shape_of(config)
+    need = Need(stages, own.optimization_batch, own.delay)
+    machine = Machine(planned, need, num_seeds, watch)
+    machine.survey(say)
     here = machine.link()
     forecaster = Forecaster(need, machine.seconds, here or ACCELERATORS, machine.parameters, log_spread(found.median))
     judge = Judge(config, machine, Biases.of_run(directory, config), need)
-    shapes = {shape for devices in {1, machine.devices} for shape in grid(own, devices, own.lag)} | {own}
-    best, forecaster = confirmed(shapes, own, judge, forecaster, watch)
-    forecasts = {shape: forecaster.at(shape) for shape in shapes}
-    rows = shown(forecasts, best, own, judge)
-    after = machine.moved(best) if best.lag == 0 else machine.moved(dataclasses.replace(best, lag=0))
+    shapes = {*grid(own, 1, own.lag), own}
+    best, forecaster = confirmed(shapes, own, judge, forecaster)
+    forecasts = {shape: forecaster.quick(shape) for shape in shapes}
+    rows = [forecaster.at(shape) for shape in shown(forecasts, best, own, judge)]
+    after = machine.moved(best)
     lag_remark = affordable_lag(table, config).text
     outside = isinstance(environment_of(config), HostEnvironment)
     lagged = forecaster.at(dataclasses.replace(best, lag=1)) if outside and not best.lag else None
@@ -97,8 +98,8 @@ def plan(
     return Plan(
         run=config,
         reached=found,
-        own=forecasts[own],
-        recommended=forecasts[best],
+        own=forecaster.at(own),
+        recommended=forecaster.at(best),
         config=after,
         rows=tuple(rows),
         forecaster=forecaster,
@@ -108,7 +109,7 @@ def plan(
         devices=tuple(on_devices(forecaster, forecasts[best], own, judge, here)),
         lagged=lagged,
         lag_remark=f"{lag_remark[0].upper()}{lag_remark[1:]}",
-        cautions=(*judge.biases.cautions(best.num_steps), *what_speaks_against(alone, after, need)),
+        cautions=(*judge.biases.cautions(best.num_steps), *what_speaks_against(planned, after, need)),
         left_out=tuple(judge.reasons(forecasts.values(), forecasts[best])),
         num_seeds=num_seeds,
     )
@@ -131,10 +132,12 @@ class Judge:
         sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
         if seconds.origin(*sizes, shape.devices) == "extrapolated":
             return "their seconds would be extrapolated"
-        steps = self.config.env_steps * self.need.ratio(shape.optimization_batch)
+        steps = self.config.env_steps * self.need.ratio(shape.optimization_batch, shape.delay)
         iterations = min(FEW_ITERATIONS, self.config.num_iterations)
         if steps / shape.iteration_batch < iterations:
             return f"they leave fewer than {iterations} iterations of a run"
+        if shape.optimization_batch > max(self.need.batch, self.need.smallest_critical):
+            return "their batches are beyond the critical batch size, where the rule for the learning rate ends"
         if self.biases.is_too_short(shape.num_steps):
             return "their rollouts are so short that bias is likely"
         return ""
@@ -159,22 +162,20 @@ class Judge:
         return sentences
 
 
-def confirmed(
-    shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: Forecaster, watch: Watch
-) -> tuple[Shape, Forecaster]:
+def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: Forecaster) -> tuple[Shape, Forecaster]:
     """The shape that is fastest by a measurement of its own iterations: what seems so is measured, a few times."""
-    shapes = list(shapes)
-    for _ in range(CONFIRMED):
-        best = choose((forecaster.at(shape) for shape in shapes), own, judge.accepts, TIE)
-        if best.origin == "measured" or best.shape.devices > 1:
-            break
-        judge.machine.time(dataclasses.replace(best.shape, lag=0))
+    shapes, measured = list(shapes), 0
+    while True:
+        best = choose((forecaster.quick(shape) for shape in shapes), own, judge.accepts, TIE)
+        assert best is not None, "the run's own shape is one of them"
+        if best.origin == "measured" or measured == CONFIRMED:
+            return best.shape, forecaster
+        judge.machine.time(best.shape)
+        measured += 1
         forecaster = dataclasses.replace(forecaster, seconds=judge.machine.seconds)
-    best = choose((forecaster.at(shape) for shape in shapes), own, judge.accepts, TIE)
-    return best.shape, forecaster
 
 
-def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judge) -> list[Forecast]:
+def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judge) -> list[Shape]:
     """The run's own, the recommended one and its neighbors, and the fastest; fastest first."""
     ordered = sorted(forecasts.values(), key=lambda each: each.seconds.value)
     fastest: list[Shape] = []
@@ -183,10 +184,10 @@ def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judg
             break
         if judge.accepts(each.shape):
             fastest.append(each.shape)
-    neighbors = [shape for shape in forecasts if shape.distance(best) == 1]
+    neighbors = [shape for shape in forecasts if shape.doublings(best) == 1]
     measured = [each.shape for each in ordered if each.origin == "measured"]
     chosen = list(dict.fromkeys([own, best, *fastest, *neighbors, *measured]))[:SHOWN]
-    return [each for each in ordered if each.shape in chosen]
+    return [each.shape for each in ordered if each.shape in chosen]
 
 
 def on_devices(
@@ -198,8 +199,8 @@ def on_devices(
         asked = {2: here} | asked
     for devices, link in asked.items():
         linked = dataclasses.replace(forecaster, link=link)
-        forecasts = (linked.at(shape) for shape in grid(own, devices, own.lag, wider=3))
-        fastest = choose(forecasts, own, lambda shape: not judge.trouble(shape), TIE)
-        same = linked.at(dataclasses.replace(best.shape, devices=devices))
+        forecasts = (linked.quick(shape) for shape in grid(own, devices, own.lag, wider=3))
+        same = linked.quick(dataclasses.replace(best.shape, devices=devices))
+        fastest = choose(forecasts, own, lambda shape: not judge.trouble(shape), TIE) or same
         seconds = best.seconds.value
         yield DevicesRow(devices, link, fastest, seconds / fastest.seconds.value, seconds / same.seconds.value)

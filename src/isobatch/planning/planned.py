@@ -22,7 +22,7 @@ COLUMNS += ["iterations", "seconds are"]
 
 @dataclass(frozen=True)
 class DevicesRow:
-    """The fastest shape on so many devices."""
+    """The fastest shape on so many devices like the one that was measured, by the model of `devices`."""
 
     devices: int
     link: Link
@@ -84,7 +84,7 @@ class Plan:
         shape = each.shape
         marks = [mark for mark, other in (("*", self.recommended), ("run", self.own)) if other.shape == shape]
         return [
-            f"{shape.name}{' ' if marks else ''}{' '.join(marks)}",
+            " ".join([shape.name, *marks]),
             f"{shape.num_minibatches:,}",
             f"{shape.optimization_batch:,}",
             f"{rounded(each.samples, 3)}",
@@ -135,7 +135,7 @@ class Plan:
             name = {2: "Two", 4: "Four", 8: "Eight"}.get(row.devices, str(row.devices))
             brings = f"{row.speedup:.1f} x, not {row.devices}"
             sentences.append(
-                f"{name} devices ({row.link.name}) would bring {brings}, at {shape.name} in "
+                f"{name} devices like this one ({row.link.name}) would bring {brings}, at {shape.name} in "
                 f"{counted(shape.num_minibatches, 'minibatch')}; with the settings above {row.same_settings:.1f} x."
             )
         return sentences
@@ -146,7 +146,7 @@ class Plan:
         gain = self.recommended.seconds.value / self.lagged.seconds.value
         return [
             f"Actors that collect meanwhile (--actors 2 --max-lag 1i) would bring {gain:.2f} x if data that is one "
-            f"iteration old cost no samples, which is not known beforehand. {self.lag_remark}"
+            f"iteration older cost no more than that delay, which is not known beforehand. {self.lag_remark}"
         ]
 
     @property

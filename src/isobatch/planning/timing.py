@@ -1,8 +1,8 @@
 """Seconds of an iteration on this machine, measured on the programs that training would run.
 
-Whole iterations are timed with the program itself; collecting alone with the laboratory's source of data, for the same
-networks and environments. What is left of an iteration is learning. Of several repetitions the fastest counts: other
-work of the machine only adds to them.
+Whole iterations are timed with the program itself. Collecting alone is a part of that program where environments step
+outside JAX; where they are compiled into it, the laboratory's source of data collects the same. What is left of an
+iteration is learning. Of several repetitions the fastest counts: other work of the machine only adds to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 from isobatch.envs.registry import environment_of
 from isobatch.laboratory.sources import source_of
 from isobatch.learning.state import TrainState, initial_state
+from isobatch.rollouts.host_rollout import replaced
 from isobatch.settings.config import Config, Hypers
+from isobatch.training.host_program import HostProgram
 from isobatch.training.program import MAX_ROWS, Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 
@@ -26,7 +28,7 @@ PATIENCE = 1.5  # seconds of a geometry, after which there are no more repeats
 CALL_SECONDS = 0.03  # that a timed call takes at least, if its iterations allow it
 COLLECTED_STEPS = 64  # of each environment, to time collecting
 COLLECTED_TIMES = 3
-LEAST_SPREAD = 0.02  # of seconds, relative: no two runs are alike
+SPREADS = (0.02, 0.5)  # of seconds, relative: no two runs are alike; and a busy machine is no measure
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Timed:
     spread: float
     """Of its fastest repetitions, relative."""
     compile_seconds: float
+    collecting: float | None = None
+    """Seconds of one step of all environments, where these step outside JAX."""
 
     @property
     def geometry(self) -> tuple[int, int, int]:
@@ -65,13 +69,30 @@ def time_iteration(config: Config, num_seeds: int = 1) -> Timed:
         jax.block_until_ready(warm.table)
         compile_seconds = time.perf_counter() - begin
         taken = timed_calls(program, warm.states, hypers, config.num_iterations // phase)
+        collecting = None
+        if isinstance(program, HostProgram):
+            collecting = rollout_seconds(program, warm.states, hypers) / config.num_steps
     finally:
         program.end()
     fastest = np.sort(taken) / phase
     spread = float(fastest[LEAST_REPEATS - 1] / fastest[0] - 1)
     g = config.geometry
     sizes = g.num_envs, g.num_steps, g.num_minibatches, g.update_epochs
-    return Timed(*sizes, float(fastest[0]), max(spread, LEAST_SPREAD), compile_seconds)
+    return Timed(*sizes, float(fastest[0]), float(np.clip(spread, *SPREADS)), compile_seconds, collecting)
+
+
+def rollout_seconds(program: HostProgram, states: TrainState, hypers: Hypers) -> float:
+    """Of collecting alone, in a program that has begun."""
+    assert program.backend is not None
+    taken = list[float]()
+    while len(taken) < REPEATS and (sum(taken) < PATIENCE / 2 or len(taken) < LEAST_REPEATS):
+        begin = time.perf_counter()
+        keys, policy, running = program.start_rollout(states, hypers, 0)
+        collected = program.backend.wait(running)
+        taken.append(time.perf_counter() - begin)
+        envs, _ = program.process(policy, *collected)
+        states = replaced(states, envs=envs, key=keys.next)
+    return min(taken)
 
 
 def timed_calls(program: Program, states: TrainState, hypers: Hypers, most_rows: int) -> list[float]:
@@ -92,7 +113,7 @@ def timed_calls(program: Program, states: TrainState, hypers: Hypers, most_rows:
 
 
 def time_collecting(config: Config, num_envs: int) -> float:
-    """Seconds in which so many environments make one step each, with the policy that acts."""
+    """Seconds in which so many environments written in JAX make one step each, with the policy that acts."""
     env = environment_of(config)
     one = config.replace(num_shards=1)
     source = source_of(one, env, initial_state(one, env, 0))

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, Required, TypedDict
 
 import numpy as np
 
@@ -27,13 +27,11 @@ from isobatch.networks.actor_critic import require_standard
 from isobatch.networks.layers import Affine, Conv
 from isobatch.networks.torso import STAGE_CONVS, Torso
 from isobatch.rollouts.segment import OBS_EPS
-from isobatch.settings.parsing import inf_as_text
+from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.settings.versions import versions
 from isobatch.training.agent import Learned
 
 Tensors = Mapping[str, np.ndarray]
-Layer = dict[str, Any]  # of a network, as `exports.KINDS` explains them
-Description = dict[str, Any]
 TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
 KINDS = {
     "normalize": "clip((x - mean) / (std + eps), -clip, clip); clip null: not clipped",
@@ -68,6 +66,78 @@ FLATTENED = (
 )
 
 
+class Layer(TypedDict, total=False):
+    """A layer of a network, with what its kind needs, as `KINDS` explains it; tensors by their names."""
+
+    kind: Required[str]
+    name: Required[str]
+    weight: str
+    bias: str
+    shape: list[int]  # of the weight
+    activation: str | None
+    stride: int
+    padding: int
+    size: int
+    layers: list[Layer]
+    by: float
+    mean: str
+    std: str
+    eps: float
+    clip: float | None
+
+
+class DistributionDescription(TypedDict):
+    """What the output of the policy is a distribution of."""
+
+    kind: str
+    log_std: NotRequired[str]
+    meaning: str
+
+
+class PolicyDescription(TypedDict):
+    """From an observation to the distribution of actions."""
+
+    layers: list[Layer]
+    distribution: DistributionDescription
+
+
+class ValueDescription(TypedDict):
+    """From an observation to its value."""
+
+    layers: list[Layer]
+    trained: bool
+    rewards_divided_by: float | None
+
+
+class ObservationDescription(TypedDict):
+    """What the environment shows."""
+
+    shape: list[int]
+    dtype: str
+    space: NotRequired[str]
+    flattened: NotRequired[str]
+
+
+class Description(TypedDict):
+    """What the tensors of a file are for."""
+
+    format: str
+    format_version: int
+    isobatch: str
+    env: str
+    algo: str
+    policy_seed: int
+    iteration: int
+    env_steps: int
+    observation: ObservationDescription
+    action: dict[str, object]
+    policy: PolicyDescription
+    value: ValueDescription
+    kinds: dict[str, str]
+    activations: dict[str, str]
+    config: SettingsByName
+
+
 def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     """Tensors by name, and the description of what they are for."""
     config, networks = learned.config, require_standard(learned.networks, "an export")
@@ -81,14 +151,14 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     )
     head = affine_layer(policy.head, "policy.head", None, tensors)
     value_head = affine_layer(networks.value_head, "value.head", None, tensors)
-    distribution = {"kind": distribution_kind(env.action_space)}
+    kind = distribution_kind(env.action_space)
+    distribution: DistributionDescription = {"kind": kind, "meaning": DISTRIBUTIONS[kind]}
     if policy.log_std is not None:
-        distribution["log_std"] = "policy.log_std"
+        distribution = {"kind": kind, "log_std": "policy.log_std", "meaning": DISTRIBUTIONS[kind]}
         tensors["policy.log_std"] = np.asarray(policy.log_std)
-    distribution["meaning"] = DISTRIBUTIONS[distribution["kind"]]
     policy_layers, value_layers = [*see, *policy_torso, head], [*see, *value_torso, value_head]
     used = kinds_in(policy_layers + value_layers)
-    description = {
+    description: Description = {
         "format": "isobatch policy",
         "format_version": 1,
         "isobatch": versions()["isobatch"],
@@ -115,17 +185,25 @@ def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> 
     tensors["observation.mean"] = np.asarray(learned.obs_moments.mean)
     tensors["observation.std"] = np.sqrt(np.asarray(learned.obs_moments.variance))
     clip = learned.config.hypers.obs_clip
-    names = {"kind": "normalize", "name": "observation", "mean": "observation.mean", "std": "observation.std"}
-    return [{**names, "eps": OBS_EPS, "clip": clip if math.isfinite(clip) else None}]
+    return [
+        {
+            "kind": "normalize",
+            "name": "observation",
+            "mean": "observation.mean",
+            "std": "observation.std",
+            "eps": OBS_EPS,
+            "clip": clip if math.isfinite(clip) else None,
+        }
+    ]
 
 
 def torso_layers(torso: Torso, name: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
     act = torso.activation
-    turned = [{"kind": "channels_last", "name": f"{name}.channels_last"}] if torso.channels_first else []
+    turned: list[Layer] = [{"kind": "channels_last", "name": f"{name}.channels_last"}] if torso.channels_first else []
     plain = not torso.residual
     convs = [affine_layer(c, f"{name}.conv{i}", act if plain else None, tensors) for i, c in enumerate(torso.convs)]
     denses = [affine_layer(layer, f"{name}.dense{i}", act, tensors) for i, layer in enumerate(torso.denses)]
-    flatten = [{"kind": "flatten", "name": f"{name}.flatten"}] if torso.obs_ndim > 1 else []
+    flatten: list[Layer] = [{"kind": "flatten", "name": f"{name}.flatten"}] if torso.obs_ndim > 1 else []
     return [*turned, *(convs if plain else residual_layers(convs, name, act)), *flatten, *denses]
 
 
@@ -149,17 +227,23 @@ def kinds_in(layers: list[Layer]) -> set[str]:
 
 def affine_layer(layer: Affine, name: str, activation: str | None, tensors: dict[str, np.ndarray]) -> Layer:
     tensors[f"{name}.weight"], tensors[f"{name}.bias"] = np.asarray(layer.weight), np.asarray(layer.bias)
-    names = {"kind": "dense", "name": name, "weight": f"{name}.weight", "bias": f"{name}.bias"}
-    described: Layer = {**names, "shape": list(layer.weight.shape), "activation": activation}
+    described: Layer = {
+        "kind": "conv" if isinstance(layer, Conv) else "dense",
+        "name": name,
+        "weight": f"{name}.weight",
+        "bias": f"{name}.bias",
+        "shape": list(layer.weight.shape),
+        "activation": activation,
+    }
     if isinstance(layer, Conv):
-        described |= {"kind": "conv", "stride": layer.stride, "padding": layer.padding}
+        described["stride"], described["padding"] = layer.stride, layer.padding
     return described
 
 
-def observation_words(env: Environment | HostEnvironment) -> Description:
-    words = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
+def observation_words(env: Environment | HostEnvironment) -> ObservationDescription:
+    words: ObservationDescription = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
     if isinstance(env, HostEnvironment) and not env.observations.is_box:
-        words |= {"space": str(env.observations.space), "flattened": FLATTENED}
+        words["space"], words["flattened"] = str(env.observations.space), FLATTENED
     return words
 
 
@@ -173,7 +257,7 @@ def distribution_kind(space: Space) -> str:
     return kinds[type(space)]
 
 
-def action_words(env: Environment | HostEnvironment) -> Description:
+def action_words(env: Environment | HostEnvironment) -> dict[str, object]:
     """The action space; `start` is added to what the policy chooses, where an environment does not count from 0."""
     start = np.asarray(env.actions.offset).tolist() if isinstance(env, HostEnvironment) else 0
     match env.action_space:

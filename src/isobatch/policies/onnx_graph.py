@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
@@ -21,6 +20,8 @@ OPSET, IR_VERSION = 20, 9  # 20 is the first with the gelu that is used here; an
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of images with channels last, and with channels first
 SIMPLE_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
 
+Attribute = int | str | list[int] | tuple[int, ...]
+
 
 class GraphBuilder:
     """Adds nodes; a layer that two networks share is added once."""
@@ -31,9 +32,11 @@ class GraphBuilder:
         self.constants: dict[str, np.ndarray] = {}
         self.outputs: dict[tuple[str, str], str] = {}  # by name of a layer and of its input
 
-    def node(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+    def node(self, kind: str, inputs: list[str], **attributes: Attribute) -> str:
         output = f"{kind.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        node = helper.make_node(kind, inputs, [output])
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in sorted(attributes.items()))
+        self.nodes.append(node)
         return output
 
     def constant(self, name: str, value: np.ndarray | float) -> str:
@@ -55,12 +58,10 @@ class GraphBuilder:
                 mean = self.constant(layer["mean"], self.tensors[layer["mean"]])
                 std = self.constant(layer["std"], self.tensors[layer["std"]] + np.float32(layer["eps"]))
                 x = self.node("Div", [self.node("Sub", [x, mean]), std])
-                if layer["clip"] is None:
+                clip = layer["clip"]
+                if clip is None:
                     return x
-                ends = [
-                    self.constant(f"{name}.{end}", sign * layer["clip"]) for end, sign in (("low", -1), ("high", 1))
-                ]
-                return self.node("Clip", [x, *ends])
+                return self.node("Clip", [x, self.constant(f"{name}.low", -clip), self.constant(f"{name}.high", clip)])
             case "divide":
                 return self.node("Div", [x, self.constant(f"{name}.by", layer["by"])])
             case "channels_last":
@@ -78,11 +79,11 @@ class GraphBuilder:
             case "flatten":
                 return self.node("Flatten", [x], axis=1)
             case "dense":
-                parts = [self.constant(layer[part], self.tensors[layer[part]]) for part in ("weight", "bias")]
+                parts = [self.constant(part, self.tensors[part]) for part in (layer["weight"], layer["bias"])]
                 return self.node("Gemm", [x, *parts])
         raise ValueError(f"unknown layer {layer['kind']!r}")
 
-    def on_images(self, kind: str, inputs: list[str], layer: Layer, **attributes: Any) -> str:
+    def on_images(self, kind: str, inputs: list[str], layer: Layer, **attributes: Attribute) -> str:
         strides, pads = [layer["stride"]] * 2, [layer["padding"]] * 4
         turned = [self.node("Transpose", inputs[:1], perm=FIRST), *inputs[1:]]
         return self.node("Transpose", [self.node(kind, turned, strides=strides, pads=pads, **attributes)], perm=LAST)

@@ -14,6 +14,7 @@ import numpy as np
 
 from isobatch.envs.envpool_backend import EnvPoolEnvironment, Pool, make_pool
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
+from isobatch.envs.host_spaces import Action
 from isobatch.errors import UsageError, first_line
 from isobatch.rendering.canvas import Size, resized
 from isobatch.rendering.scenes import Legend, Observation
@@ -57,7 +58,7 @@ class GymnasiumScene:
     def reset(self, seed: int) -> Observation:
         return self._env.reset(seed=seed)[0]
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
+    def step(self, action: Action) -> tuple[Observation, float, bool]:
         obs, reward, terminated, truncated, _ = self._env.step(action)
         return obs, float(reward), bool(terminated or truncated)
 
@@ -84,7 +85,7 @@ class EnvPoolScene:
     def __init__(self, env: EnvPoolEnvironment) -> None:
         self.fps = GAME_FPS if env.obs_dtype == "uint8" else DEFAULT_FPS
         self._env = env
-        self._pool: Pool = None
+        self._pool: Pool | None = None
         self._kwargs = env.kwargs | RENDER_KWARGS
         check_drawing(env.env_id, self._kwargs)
 
@@ -93,11 +94,13 @@ class EnvPoolScene:
         self._pool = make_pool(self._env.env_id, self._kwargs, num_envs=1, seed=seed)
         return first(self._pool.reset()[0])
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
-        obs, reward, terminated, truncated, _ = self._pool.step(action[None])
+    def step(self, action: Action) -> tuple[Observation, float, bool]:
+        assert self._pool is not None  # since the first reset
+        obs, reward, terminated, truncated, _ = self._pool.step(np.asarray(action)[None])
         return first(obs), float(reward[0]), bool(terminated[0] | truncated[0])
 
     def draw(self, size: Size) -> np.ndarray:
+        assert self._pool is not None
         return resized(self._pool.render()[0], size)
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 import jax
 import numpy as np
 
+from isobatch.envs.host_spaces import Action
 from isobatch.envs.interface import Environment, State
 from isobatch.rendering.canvas import Size
 from isobatch.rendering.classic_control import acrobot, cart_pole, mountain_car, pendulum
@@ -52,7 +53,7 @@ class JaxScene:
         self._obs = np.asarray(obs)
         return self._obs
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+    def step(self, action: Action) -> tuple[np.ndarray, float, bool]:
         self._key, key = jax.random.split(self._key)
         after = self._step(key, self._state, action)
         self._state, self._obs = after.state, np.asarray(after.obs)

@@ -11,6 +11,7 @@ import numpy as np
 from isobatch.envs.envpool_backend import EnvPoolEnvironment
 from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.host_spaces import Action
 from isobatch.envs.registry import as_played, environment_of
 from isobatch.envs.watchdog import START_SECONDS, HangError, Worker, closed_in_time
 from isobatch.errors import RunError, UsageError, first_line
@@ -52,7 +53,7 @@ class WatchedScene:
     def reset(self, seed: int) -> Observation:
         return self._call(lambda: self._scene.reset(seed), max(self._time_limit, START_SECONDS))
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
+    def step(self, action: Action) -> tuple[Observation, float, bool]:
         return self._call(lambda: self._scene.step(action), self._time_limit)
 
     def draw(self, size: Size) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Protocol
 import jax
 import numpy as np
 
-from isobatch.envs.host_spaces import Observation
+from isobatch.envs.host_spaces import Action, Observation
 from isobatch.errors import RunError
 from isobatch.policies.agent import Agent
 from isobatch.rendering.canvas import Color, Size
@@ -39,7 +39,7 @@ class Scene(Protocol):
         """Begin the episode of this seed; its first observation."""
         ...
 
-    def step(self, action: np.ndarray) -> tuple[Observation, float, bool]:
+    def step(self, action: Action) -> tuple[Observation, float, bool]:
         """Observation, reward, and whether the episode is over."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -17,7 +17,7 @@ WINDOW_SIZE: Size = (900, 600)
 INVISIBLE_DRIVERS = ("dummy", "offscreen", "evdev", "")  # what SDL falls back to where there is no display
 
 
-def import_pygame() -> Any:
+def import_pygame() -> ModuleType:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     try:
         import pygame

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isobatch.formatting import rounded
-from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, noise_threshold
+from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
@@ -195,6 +195,18 @@ def beyond_the_peak(before: Config, after: Config, rules: Sequence[str], critica
     )
 
 
+def one_step_for_many(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Wang & Aitchison (2024): the invariance is that of many small steps; a step for kappa of them must be small."""
+    growth = after.geometry.optimization_batch / before.geometry.optimization_batch
+    if "micro-linear" not in rules or growth <= 1:
+        return ""
+    return (
+        f"micro-linear: one step does what {rounded(growth)} steps did ({rounded(before.hypers.learning_rate, 4)} -> "
+        f"{rounded(after.hypers.learning_rate, 4)}), which is the same as long as these together move the policy "
+        "little. Noise sets no limit here, but the curvature does: watch losses/approx_kl."
+    )
+
+
 def short_half_life(before: Config, after: Config, rules: Sequence[str]) -> str:
     """Zhang et al. (2022), https://arxiv.org/abs/2208.09632: Adam needs beta1 < sqrt(beta2)."""
     h = after.hypers
@@ -230,6 +242,26 @@ def gradient_clip(before: Config, after: Config, rules: Sequence[str], critical_
     )
 
 
+def weight_decay_stays(name: str, decay: float, before: Config, after: Config) -> str:
+    """Of another library's settings: there is no weight decay here, and no rule changes it."""
+    c = before.geometry.optimization_batch / after.geometry.optimization_batch
+    held = decoupled_decay(decay, before.hypers.learning_rate, after.hypers.learning_rate, c)
+    return (
+        f"{name}={decay:g} stays, and no rule here knows it: decoupled (AdamW), weights forget over batch / (rate x "
+        f"decay) samples, and {rounded(held, 4)} would hold that (Wang 2024, arXiv 2405.13698); as a part of the loss "
+        "(L2, Adam's own weight_decay) it is a gradient like others and may stay"
+    )
+
+
+def muon_step_size(name: str) -> str:
+    """Of another library's settings: Muon's steps have a fixed size, and how that follows the batch is not settled."""
+    return (
+        f"{name} is taken for Adam here: the rule of the square root is derived for Adam. For Muon it was used up to "
+        "batches of some thousand (arXiv 2507.01598), while a larger run doubled its batch and did not raise the rate "
+        "(Liu 2025, arXiv 2502.16982): try both"
+    )
+
+
 def whole_episodes(after: Config) -> str:
     """Collected is not used, where whole episodes are."""
     if not after.complete_episodes:
@@ -261,6 +293,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         malladi_range(before, after, rules),
         beyond_the_peak(before, after, rules, critical_batch),
         short_half_life(before, after, rules),
+        one_step_for_many(before, after, rules),
         gradient_clip(before, after, rules, critical_batch),
     )
     return tuple(s for s in sentences if s)

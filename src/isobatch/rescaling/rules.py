@@ -32,7 +32,7 @@ def square_root(learning_rate: float, c: float) -> float:
 def linear(learning_rate: float, c: float) -> float:
     """Learning rate of SGD: alpha' = alpha / c (the paper, section 3.1; Goyal et al. 2017).
 
-    For Adam this is the paper's ablation, not a rule that holds.
+    For Adam this is the paper's ablation, not a rule that holds; for `adam-micro` it is.
     """
     return learning_rate / c
 
@@ -60,6 +60,18 @@ def noise_threshold(max_grad_norm: float, batch: float, new_batch: float, critic
     if critical_batch is None:
         return max_grad_norm * math.sqrt(batch / new_batch)
     return max_grad_norm * math.sqrt((1 + critical_batch / new_batch) / (1 + critical_batch / batch))
+
+
+def decoupled_decay(weight_decay: float, rate: float, new_rate: float, c: float) -> float:
+    """Decoupled weight decay (AdamW) with the same memory in samples, B / (alpha lambda).
+
+    lambda' = lambda alpha / (alpha' c).
+    Weights under AdamW are an average of updates over 1 / (alpha lambda) steps, and the best length of that, in
+    epochs, hardly changes: Wang & Aitchison (2024), https://arxiv.org/abs/2405.13698. By the square root rule this is
+    lambda / sqrt(c); with the step size held, lambda / c, the linear law that Bergsma et al. (2025),
+    https://arxiv.org/abs/2505.13738, find for language models.
+    """
+    return weight_decay * rate / (new_rate * c)
 
 
 def half_life(beta: float) -> float:
@@ -132,7 +144,7 @@ class Rule:
     apply: Callable[[Config, Move], Mapping[str, object]]
     reason: Callable[[Config, Config], str]
     """One line for a person, from the config before and after."""
-    optimizers: tuple[str, ...] = ("adam", "rmsprop", "sgd")
+    optimizers: tuple[str, ...] = ("adam", "adam-micro", "rmsprop", "sgd")
     needs_critical_batch: bool = False
 
 
@@ -183,6 +195,16 @@ def _malladi(config: Config, move: Move) -> Mapping[str, object]:
         "beta2": malladi_beta(h.beta2, c),
         "optimizer_eps": malladi_eps(h.optimizer_eps, c),
     }
+
+
+def _betas(config: Config, c: float) -> Mapping[str, object]:
+    return {name: power(getattr(config.hypers, name), c) for name in ("beta1", "beta2")}
+
+
+def _micro(config: Config, move: Move) -> Mapping[str, object]:
+    """Wang & Aitchison (2024), https://arxiv.org/abs/2402.18824: what the gradient is divided by does not know the
+    batch, as long as micro-batches keep their size, so the step size goes as that of SGD; moments forget per sample."""
+    return {**_rates(linear, config, move.c), **_betas(config, move.c)}
 
 
 def _advantages(config: Config, move: Move) -> Mapping[str, object]:
@@ -248,6 +270,12 @@ RULES: dict[str, Rule] = {
             optimizers=("sgd",),
         ),
         Rule(
+            "micro-linear", (*RATES, "beta1", "beta2"), "optimization", True, "lr / c, b^(1/c)", "Wang 2024",
+            _micro,
+            lambda before, after: f"c steps for one; squares stay those of {before.micro_batch_size} samples",
+            optimizers=("adam-micro",),
+        ),
+        Rule(
             "proximal-age", ("beta_prox",), "optimization", True, "1/(1-b) - 1, times c", f"{PAPER}, section 4",
             lambda config, move: _proximal(center_of_mass_times, config, move.c),
             _proximal_reason,
@@ -263,7 +291,7 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "betas", ("beta1", "beta2"), "optimization", False, "b^(1/c)", f"{PAPER}, section 3.2",
-            lambda config, move: {name: power(getattr(config.hypers, name), move.c) for name in ("beta1", "beta2")},
+            lambda config, move: _betas(config, move.c),
             lambda before, after: "forgets equally much per sample (optional: Adam is robust to it)",
             optimizers=ADAPTIVE,
         ),

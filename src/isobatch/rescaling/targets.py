@@ -130,6 +130,9 @@ def _misfit(config: Config, n: int, t: int, *, hold_minibatch: bool) -> str:
         cuts[kind] = count * new // old if hold_minibatch else count
         if not cuts[kind] or new % cuts[kind]:
             return f"an iteration batch of {new} cannot be cut into {cuts[kind]} equal {kind}"
+        part = new // cuts[kind] // config.num_shards
+        if config.optimizer == "adam-micro" and part % config.micro_batch_size:
+            return f"{part} samples of one of its {kind} cannot be cut into micro-batches of {config.micro_batch_size}"
     count = cuts["minibatches"]
     if not cuts_evenly(count, n // config.num_shards, t, config.minibatch_scheme):
         return f"{n} environments x {t} steps cannot be cut into {count} minibatches of whole environment rows"

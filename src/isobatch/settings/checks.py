@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from isobatch.errors import UsageError
-from isobatch.settings.geometry import cuts_evenly, nearest_counts
+from isobatch.settings.geometry import cuts_evenly, divisors, nearest_counts
 from isobatch.settings.schedules import check_schedule
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ def check_combinations(config: Config) -> None:
     _check_objective(config)
     _check_baseline(config)
     _check_aggregation(config)
+    if config.optimizer == "adam-micro":
+        _check_micro_batches(config)
     if config.noise_scale and config.num_envs < 2:
         raise UsageError("noise_scale=True compares environments with each other: use num_envs of at least 2.")
     if config.policy_iterations_per_phase:
@@ -83,6 +86,22 @@ def _check_actors(config: Config) -> None:
             f"actors={config.actors} and num_shards={config.num_shards} both cut the environments of a run: use one of "
             "the two."
         )
+
+
+def _check_micro_batches(config: Config) -> None:
+    size, shards = config.micro_batch_size, config.num_shards
+    samples = config.geometry.samples_of_a_shard
+    cuts = {"a minibatch": samples}
+    if config.policy_iterations_per_phase:
+        cuts["an auxiliary minibatch"] = config.geometry.iteration_batch // config.aux_minibatches // shards
+    for kind, count in cuts.items():
+        if count % size:
+            near = sorted(sorted(divisors(gcd(*cuts.values())), key=lambda n: abs(n - size))[:2])
+            of = f" of each of {shards} shards" if shards > 1 else ""
+            raise UsageError(
+                f"micro_batch_size={size} does not divide the {count} samples{of} of {kind} into equal parts: use "
+                f"{' or '.join(map(str, near))}, or another number of minibatches."
+            )
 
 
 def _check_objective(config: Config) -> None:

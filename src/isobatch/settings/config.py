@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Literal
 
+from isobatch.errors import UsageError
 from isobatch.settings.checks import check_combinations
 from isobatch.settings.fields import (
     COUNT,
@@ -47,7 +48,7 @@ Activation = Literal["tanh", "relu", "silu", "gelu"]
 Vectorization = Literal["sync", "async"]
 Schedule = Literal["free", "fixed"]
 Autoreset = Literal["disabled", "next-step", "same-step"]
-OptimizerName = Literal["adam", "sgd", "rmsprop"]
+OptimizerName = Literal["adam", "adam-micro", "sgd", "rmsprop"]
 
 
 @dataclass(frozen=True)
@@ -218,7 +219,14 @@ class Config:
     ] = (16,)
     activation: Annotated[Activation, "Non-linearity of the networks."] = "tanh"
 
-    optimizer: Annotated[OptimizerName, "Optimizer."] = "adam"
+    optimizer: Annotated[
+        OptimizerName,
+        "Optimizer; adam-micro: Adam whose second moment averages the squared gradients of micro-batches, so that it "
+        "does not know the size of the batch.",
+    ] = "adam"
+    micro_batch_size: Annotated[
+        int, COUNT, "adam-micro: samples in each gradient that is squared. It stays when batches change."
+    ] = 32
     lr_schedule: Annotated[
         str,
         "constant; linear: the learning rate falls to zero over the run; adaptive: it follows the KL of minibatches "
@@ -309,9 +317,13 @@ class Config:
 
 
 def iterations_of(lag: object) -> int | None:
-    """How many iterations a text such as 2i means; None for anything else."""
-    match = re.fullmatch(r"\s*(\d{1,9})\s*i(terations?)?\s*", lag) if isinstance(lag, str) else None
-    return int(match[1]) if match else None
+    """How many iterations a text such as 2i means; None for what is no text about iterations."""
+    if not isinstance(lag, str) or "i" not in lag:
+        return None
+    match = re.fullmatch(r"\s*(\d{1,9})\s*i(terations?)?\s*", lag)
+    if match is None:
+        raise UsageError(f"max_lag={lag!r} is not valid: use whole iterations, as in 2i, or whole environment steps.")
+    return int(match[1])
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -33,7 +32,7 @@ def load_yaml(path: Path) -> SettingsByName:
     return parse_mapping(read_text(path, "--config"), f"config={str(path)!r}")
 
 
-def parse_mapping(text: str, name: str) -> dict[str, Any]:
+def parse_mapping(text: str, name: str) -> SettingsByName:
     """The mapping in a YAML text; `name` is what to call it in a complaint."""
     try:
         mapping = read_yaml(text)

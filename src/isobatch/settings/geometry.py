@@ -34,6 +34,11 @@ class Geometry:
         return self.iteration_batch // self.num_minibatches
 
     @property
+    def samples_of_a_shard(self) -> int:
+        """Samples that one shard has of a minibatch: what micro-batches are cut from."""
+        return self.optimization_batch // self.num_shards
+
+    @property
     def phase_batch(self) -> int:
         """Environment steps per alternation between policy and auxiliary phases; 0 without them."""
         return self.iteration_batch * self.policy_iterations_per_phase

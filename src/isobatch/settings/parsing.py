@@ -9,7 +9,7 @@ import operator
 import types
 import typing
 from collections.abc import Iterable
-from typing import Any, Literal, SupportsIndex, TypeVar, overload
+from typing import Literal, SupportsIndex, TypeVar, overload
 
 from isobatch.errors import UsageError, brief
 from isobatch.settings.safe_yaml import read_yaml
@@ -69,7 +69,7 @@ def plain_json(value: object) -> object:
 @overload
 def parse_value(name: str, value: object, kind: type[T]) -> T: ...
 @overload
-def parse_value(name: str, value: object, kind: object) -> Any: ...
+def parse_value(name: str, value: object, kind: object) -> object: ...
 def parse_value(name: str, value: object, kind: object) -> object:
     """`value` as `kind`: int, float, bool, str, Literal, tuple[int, ...] or one of these or None."""
     try:

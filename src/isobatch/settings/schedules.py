@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from isobatch.errors import UsageError, near_matches
 
-Schedule = Callable[[Any], Any]
-"""Progress, from 0 at the first iteration to almost 1 at the last -> what the learning rate is multiplied by."""
+
+class Factor(Protocol):
+    """A float, or a number that JAX traces."""
+
+    def __rmul__(self, rate: float, /) -> Factor: ...
+
+    def __float__(self) -> float: ...
+
+
+Schedule = Callable[..., Factor]
+"""Progress, from 0 at the first iteration to almost 1 at the last, which JAX may trace -> what the learning rate is
+multiplied by."""
 
 ADAPTIVE = "adaptive"  # the rate follows the KL of each minibatch (`learning.step_size`): where it begins is constant
 STANDARD: dict[str, Schedule] = {

@@ -8,7 +8,7 @@ high a reference score; both are stated. Neither end is a bound: a normalized re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +101,16 @@ def _name(env: str) -> str:
     """An id without its backend, or the name of a Procgen game: bigfish for BigfishHard-v0."""
     game = bare_id(env).lower().removesuffix("-v0").removesuffix("hard")
     return game if game in PROCGEN_HARD else bare_id(env)
+
+
+def halves(envs: Iterable[str]) -> dict[str, list[str]]:
+    """Procgen's games that the paper tuned on, and the others: of environments among which are both, else none."""
+    listed = list(envs)
+    found = {
+        name: [env for env in listed if _name(env) in games]
+        for name, games in (("first eight games", FIRST_EIGHT), ("last eight games", LAST_EIGHT))
+    }
+    return found if all(found.values()) else {}
 
 
 def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:

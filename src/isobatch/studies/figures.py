@@ -11,13 +11,16 @@ import numpy as np
 
 from isobatch.drawing import COLORS, new_figure, new_panels, save_figure
 from isobatch.errors import RunError, UsageError
+from isobatch.settings.presets import bare_id
 from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.normalization import band
-from isobatch.studies.charts import Gaps, gaps_of, seed_lines, views_of
+from isobatch.statistics.normalization import band, halves
+from isobatch.studies.averages import Averages, averages_of
+from isobatch.studies.charts import Bars, gaps_of, longest_run, pairs_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells
 from isobatch.studies.summary_table import by_variant
+from isobatch.training.curves import POINTS
 from isobatch.training.metrics import RETURN, Table
 
 if TYPE_CHECKING:
@@ -34,13 +37,16 @@ def draw_study(
 ) -> list[Path]:
     """All figures of the finished cells, and of what the laboratory measured."""
     made = []
-    for view in views_of(study, rows, factors):
+    averages = averages_of(study, rows, curves, factors, min(POINTS, longest_run(curves)))
+    if averages:
+        made += save(draw_averages(averages, study.name, len({row["seed"] for row in rows})), out / "averages")
+    for view in views_of(study, rows, factors, study.pictures):
         title = f"{study.name}: {view.title}" if view.title else study.name
         name = f"curves-{file_name(view.name)}" if view.name else "curves"
         made += save(draw_curves(view.rows, curves, view.labels, title), out / name)
-    gaps = gaps_of(study, rows)
-    if gaps:
-        made += save(draw_gaps(gaps, study.name), out / "gaps")
+    for name, bars in (("gaps", gaps_of(study, rows)), ("pairs", pairs_of(study, rows))):
+        if bars:
+            made += save(draw_bars(bars, study.name), out / name)
     if study.surface:
         made += save(draw_surface(rows, study.surface, study.name), out / "surface")
     for name, draw in study.drawings.items():
@@ -48,6 +54,35 @@ def draw_study(
     if len({(row["num_envs"], row["num_steps"]) for row in measured}) > 1:
         made += save(draw_variance(measured, study.name), out / "variance")
     return [*made, *save(draw_scores(rows, factors, study.name), out / "scores")]
+
+
+def draw_averages(averages: Averages, title: str, seeds: int) -> Figure:
+    """Figures 1, 2 and 4 (left) of the paper: a panel for each treatment, mean and deviation of the seeds."""
+    from matplotlib import ticker
+
+    panels, labels = averages.panels, averages.labels
+    columns = min(len(panels), 3) if len(panels) != 4 else 2
+    rows = -(-len(panels) // columns)
+    width, height = PANEL_INCHES
+    figure, axes = new_panels(rows, columns, (width * columns + 2, height * rows))
+    for unused in axes[len(panels) :]:
+        unused.set_axis_off()
+    highest = max(float(np.nanmax(line.high)) for panel in panels for line in panel.lines)
+    lowest = min(float(np.nanmin(line.low)) for panel in panels for line in panel.lines)
+    for panel, place in zip(panels, axes, strict=False):
+        for line in panel.lines:
+            color = "0.45" if line.reference else COLORS[labels.index(line.label) % len(COLORS)]
+            style = "--" if line.reference else "-"
+            place.plot(averages.x, line.mean, style, color=color, linewidth=1.8, label=line.label)
+            place.fill_between(averages.x, line.low, line.high, color=color, alpha=0.15, linewidth=0)
+        place.set(xlabel=averages.x_label, title=panel.title)
+        place.set(ylim=(lowest - 0.03, highest + 0.03))
+        place.set_xlim(left=0)
+        place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    for place in axes[::columns]:
+        place.set_ylabel("normalized return")
+    where = averages.envs[0] if len(averages.envs) == 1 else f"mean over {len(averages.envs)} environments"
+    return finished(figure, axes, f"{title}: {where} (mean and standard deviation of {seeds} seeds)")
 
 
 def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str], title: str) -> Figure:
@@ -89,29 +124,39 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
                 values, y = np.array([row[column] for row in chosen]), variants.index(variant) + shift
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
                 mean, _ = contrast([(1.0, values)])
-                axes.errorbar(mean.value, y, xerr=bars(mean), fmt="D", color=color, markersize=4, label=label)
+                axes.errorbar(mean.value, y, xerr=ends(mean), fmt="D", color=color, markersize=4, label=label)
         axes.set(xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
         place = axes.get_subplotspec()
         axes.set_yticklabels(variants if place and place.is_first_col() else [""] * len(variants))
     return finished(figure, panels.values(), f"{title} (seeds, and their mean with 95 % interval)")
 
 
-def draw_gaps(gaps: Gaps, title: str) -> Figure:
-    """By environment, on a square-root axis (figure 3)."""
-    figure, axes = new_figure((4 + len(gaps.envs) * (0.4 + 0.3 * len(gaps.variants)), PANEL_INCHES[1]))
-    width = 0.8 / len(gaps.variants)
-    for (variant, env), gap in gaps.differences.items():
-        index = gaps.variants.index(variant)
-        x = gaps.envs.index(env) + (index - (len(gaps.variants) - 1) / 2) * width
+def draw_bars(bars: Bars, title: str) -> Figure:
+    """By environment, on a square-root axis (figure 3, and figure 4 right)."""
+    turned = len(bars.envs) > 5
+    size = (min(16.0, 4 + len(bars.envs) * (0.4 + 0.3 * len(bars.variants))), PANEL_INCHES[1] + turned)
+    figure, axes = new_figure(size)
+    width = 0.8 / len(bars.variants)
+    for (variant, env), one in bars.differences.items():
+        index = bars.variants.index(variant)
+        x = bars.envs.index(env) + (index - (len(bars.variants) - 1) / 2) * width
         color = COLORS[index % len(COLORS)]
-        axes.bar(x, gap.value.value, width, yerr=bars(gap.value), color=color, label=variant, capsize=2)
+        axes.bar(x, one.value.value, width, yerr=ends(one.value), color=color, label=variant, capsize=2)
     axes.set_yscale("function", functions=(lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * y**2))
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set(xticks=range(len(gaps.envs)), xticklabels=gaps.envs, ylabel="gap in normalized final return")
-    return finished(figure, [axes], f"{title}: the largest batch minus 1/{gaps.divisor} of it (with 95 % interval)")
+    axes.set(xticks=range(len(bars.envs)), ylabel=bars.axis)
+    names = [bare_id(env) for env in bars.envs]
+    axes.set_xticklabels(names, rotation=35 * turned, ha="right" if turned else "center")
+    parts = halves(bars.envs)
+    if parts:
+        first = len(next(iter(parts.values())))
+        axes.axvline(first - 0.5, color="0.4", linestyle=":", linewidth=1.2)
+        for name, x in zip(parts, (first / 2 - 0.5, (first + len(bars.envs)) / 2 - 0.5), strict=True):
+            axes.text(x, 1.0, name, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=9)
+    return finished(figure, [axes], f"{title}: {bars.title} (with 95 % interval)")
 
 
-def bars(estimate: Estimate) -> np.ndarray:
+def ends(estimate: Estimate) -> np.ndarray:
     """Lengths of the bars below and above a value, [2, 1]."""
     return np.array([[estimate.value - estimate.low], [estimate.high - estimate.value]])
 

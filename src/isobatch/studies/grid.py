@@ -116,6 +116,12 @@ class Study:
     """Factor that has a picture for each of its values, the others tell its lines apart; without it one picture."""
     everywhere: Mapping[str, object] = field(default_factory=dict)
     """Factors of the cells that are part of every picture."""
+    reference: Mapping[str, object] = field(default_factory=dict)
+    """Factors of cells that are part of every picture to compare with: dashed, and no picture of their own."""
+    panels: str = ""
+    """Factor that has a panel for each of its values in the picture of all environments; without it `pictures`."""
+    pairs: Mapping[str, tuple[Mapping[str, object], Mapping[str, object]]] = field(default_factory=dict)
+    """X minus Y by the factors of both: their differences are drawn by environment."""
     divisor: str = ""
     """Factor that divides the batch: draws the gap from the undivided one, which is `everywhere`, to the smallest."""
     surface: tuple[str, str] | None = None

@@ -1,4 +1,4 @@
-"""The data of the charts in a study's HTML report, as plain JSON: the curves of all seeds, scores and gaps."""
+"""The data of the charts in a study's HTML report, as plain JSON: the curves of all seeds, means, scores and bars."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import plain_json
-from isobatch.statistics.normalization import bounds_of, range_of
-from isobatch.studies.charts import WINDOW, View, gaps_of, seed_lines, views_of
+from isobatch.statistics.normalization import bounds_of, halves, range_of
+from isobatch.studies.averages import Averages, averages_of
+from isobatch.studies.charts import WINDOW, Bars, View, gaps_of, longest_run, pairs_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, select
 from isobatch.studies.summary_table import ALL, Line, by_variant, variant_name
@@ -38,7 +39,9 @@ class ChartData(TypedDict):
     cells: dict[str, dict[str, object]]
     views: list[dict[str, object]]
     scores: list[dict[str, object]]
+    averages: dict[str, object] | None
     gaps: dict[str, object] | None
+    pairs: dict[str, object] | None
 
 
 def chart_data(
@@ -69,13 +72,10 @@ def chart_data(
         "cells": cells,
         "views": [view_data(view) for view in all_views(study, rows, factors)],
         "scores": scores_data(rows, factors, table),
-        "gaps": gaps_data(study, rows),
+        "averages": averages_data(averages_of(study, rows, curves, factors, points)),
+        "gaps": bars_data(gaps_of(study, rows)),
+        "pairs": bars_data(pairs_of(study, rows)),
     }
-
-
-def longest_run(curves: dict[str, Table]) -> int:
-    """In lines; more points than that would draw steps."""
-    return max((int(np.unique(table["seed"], return_counts=True)[1].max()) for table in curves.values()), default=1)
 
 
 def cell_data(
@@ -104,7 +104,7 @@ def known_range(study: Study, env: str) -> list[float] | None:
 
 def all_views(study: Study, rows: list[Row], factors: list[str]) -> list[View]:
     """Those of the pictures, and everything at once where there are several."""
-    views = views_of(study, rows, factors)
+    views = views_of(study, rows, factors, study.pictures)
     labels = {row["cell"]: variant_name(row, factors) for row in rows}
     return [*views, View("", "everything", rows, labels)] if len(views) > 1 else views
 
@@ -130,15 +130,34 @@ def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[
     return entries
 
 
-def gaps_data(study: Study, rows: list[Row]) -> dict[str, object] | None:
-    gaps = gaps_of(study, rows)
-    if gaps is None:
+def averages_data(averages: Averages | None) -> dict[str, object] | None:
+    if averages is None:
+        return None
+    panels = [
+        {
+            "title": panel.title,
+            "lines": [
+                {"label": line.label, "reference": line.reference}
+                | {name: [short(value) for value in getattr(line, name)] for name in ("mean", "low", "high")}
+                for line in panel.lines
+            ],
+        }
+        for panel in averages.panels
+    ]
+    x = {"last": float(averages.x[-1]), "label": averages.x_label}
+    return {"x": x, "envs": averages.envs, "labels": averages.labels, "panels": panels}
+
+
+def bars_data(found: Bars | None) -> dict[str, object] | None:
+    if found is None:
         return None
     bars = [
-        {"variant": variant, "env": env} | {end: short(getattr(gap.value, end)) for end in ("value", "low", "high")}
-        for (variant, env), gap in gaps.differences.items()
+        {"variant": variant, "env": env} | {end: short(getattr(one.value, end)) for end in ("value", "low", "high")}
+        for (variant, env), one in found.differences.items()
     ]
-    return {"divisor": gaps.divisor, "variants": gaps.variants, "envs": gaps.envs, "bars": bars}
+    sides = [{"name": name, "count": len(envs)} for name, envs in halves(found.envs).items()]
+    drawn = {"variants": found.variants, "envs": found.envs, "bars": bars, "sides": sides}
+    return {"axis": found.axis, "note": found.note} | drawn
 
 
 def varying_settings(rows: list[Row], factors: list[str]) -> tuple[list[str], list[str]]:

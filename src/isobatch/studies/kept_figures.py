@@ -33,8 +33,10 @@ def draw_kept(rows: list[Row]) -> Figure:
             low, middle, high = (
                 100 * np.array([getattr(points[times], name) for times in x]) for name in ("low", "value", "high")
             )
-            place, bars, color = places(x, index, rows), (middle - low, high - middle), COLORS[index % len(COLORS)]
-            axes.errorbar(place, middle, bars, fmt="o-", color=color, markersize=4, capsize=2, label=way)
+            bars = (middle - low, high - middle)
+            axes.errorbar(
+                places(x, index, rows), middle, bars, fmt="o-", color=color(index), markersize=4, capsize=2, label=way
+            )
         axes.set_title(words)
         frame(axes, rows)
     count = len(tasks(rows, FINAL))
@@ -48,18 +50,22 @@ def draw_kept_by_task(rows: list[Row]) -> Figure:
         in_env = select(rows, env=env)
         base = float(np.mean(scores(in_env, FINAL, way=BASE)[env]))
         for index, way in enumerate(ways(rows)):
-            color, means = COLORS[index % len(COLORS)], {1.0: 100.0}
+            means = {1.0: 100.0}
             for times in (*sizes(in_env), 1):
                 values = 100 * moved_scores(in_env, FINAL, way, [times]).get(env, np.array([])) / base
                 if len(values):
                     means[times] = float(np.mean(values))
                     place = places([times] * len(values), index, rows)
-                    axes.plot(place, values, "o", color=color, alpha=0.35, markersize=3)
+                    axes.plot(place, values, "o", color=color(index), alpha=0.35, markersize=3)
             x = sorted(means)
-            axes.plot(places(x, index, rows), [means[times] for times in x], "-", color=color, label=way)
+            axes.plot(places(x, index, rows), [means[times] for times in x], "-", color=color(index), label=way)
         frame(axes, rows)
     seeds = len(levels(rows, "seed"))
     return finished(figure, panels.values(), f"kept of the base's final return ({seeds} seeds and their mean)")
+
+
+def color(index: int) -> str:
+    return COLORS[index % len(COLORS)]
 
 
 def places(times: list[float], index: int, rows: list[Row]) -> np.ndarray:

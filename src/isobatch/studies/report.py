@@ -24,7 +24,7 @@ from isobatch.studies.study_directory import StudyDirectory, StudyInfo, write
 from isobatch.studies.summary_table import ALL, COLUMNS, Line, summarize_rows, variant_name
 
 PAGE = "report.html"
-SCRIPTS = ("charts.js", "curves.js", "crosshair.js", "scores.js", "gaps.js", "tables.js", "begin.js")
+SCRIPTS = (*("charts.js", "averages.js", "curves.js", "crosshair.js", "scores.js", "bars.js", "tables.js", "begin.js"),)
 
 
 class Report(StudyInfo):

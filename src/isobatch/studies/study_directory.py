@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class StudyDirectory:
             differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
-        elif path.is_dir() and any(path.iterdir()):
+        elif holds_files(path):
             raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             first_versions = {"versions": {package: [version] for package, version in versions().items()}}
@@ -86,11 +87,14 @@ class StudyDirectory:
     def read(cls, path: Path) -> StudyDirectory:
         try:
             info = json.loads((path / INFO).read_text())
+            if not isinstance(info, dict):
+                raise ValueError("no mapping")
         except FileNotFoundError:
             raise UsageError(f"dir={str(path)!r} holds no study: it has no {INFO}; check the path.") from None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise UsageError(f"dir={str(path)!r} has a damaged {INFO}: name another folder.") from None
-        return cls(path, {"stages": {}} | info)  # directories of before had none: their grid has never grown
+        info = {"stages": {}} | info  # directories of before had none: their grid has never grown
+        return cls(path, cast(StudyInfo, info))
 
     def finished(self, cells: list[Cell]) -> bool:
         return self.part(cells, ".json").is_file()
@@ -204,6 +208,11 @@ def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:
     """The stage of each cell, the new ones in a stage of their own."""
     newest = 1 + max(before.values())
     return {cell.name: before.get(cell.name, newest) for cell in grid.cells}
+
+
+def holds_files(path: Path) -> bool:
+    """Whether anything is in a directory but drafts, which are all that a kill at its creation leaves."""
+    return path.is_dir() and any(not each.name.endswith(DRAFT) for each in path.iterdir())
 
 
 def curve_lines(cell: Cell, table: Table) -> str:

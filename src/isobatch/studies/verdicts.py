@@ -146,13 +146,18 @@ def divisor_sentences(rows: list[Row], factor: str, rules: Iterable[str]) -> lis
     sizes: dict[str, Sizes] = {
         rule: {f"c = {c}": {"divisor": c} | ({factor: rule} if c > 1 else {}) for c in divisors} for rule in rules
     }
-    sentences = [gaps_in_short(rows, "batch sizes, mean over environments", sizes)]
+    return size_sentences(rows, sizes)
+
+
+def size_sentences(rows: list[Row], variants: Mapping[str, Sizes]) -> list[str]:
+    """How far apart the batch sizes of each variant are, in short first, then on each environment."""
+    sentences = [gaps_in_short(rows, "batch sizes, mean over environments", variants)]
     for env in levels(rows, "env"):
         in_env = select(rows, env=env)
         for column, score in MEASURES.items():
-            for rule, each in sizes.items():
-                found = {name: scores(in_env, column, **which) for name, which in each.items()}
-                sentences.append(f"{env}, {rule}, {gap_sentence(score, found)}")
+            for variant, sizes in variants.items():
+                found = {name: scores(in_env, column, **which) for name, which in sizes.items()}
+                sentences.append(f"{env}, {variant}, {gap_sentence(score, found)}")
     return sentences
 
 

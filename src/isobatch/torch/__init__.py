@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isobatch.torch.batch_size_monitor import BatchSizeMonitor as BatchSizeMonitor
@@ -31,7 +31,7 @@ _HOME_OF = {
 __all__ = sorted(_HOME_OF)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'isobatch.torch' has no attribute {name!r}")
     try:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_Tensors = tuple[Tensor, ...]
+_Source = tuple[nn.Module, _Tensors, _Tensors, _Tensors, _Tensors]
+"""A network, our parameters and its own, our buffers and its own."""
 
 
 class Ewma(nn.Module):
@@ -38,16 +42,16 @@ class Ewma(nn.Module):
     weight: Tensor  # sum_i beta^(n-i)
     age: Tensor
 
-    def __init__(self, module: nn.Module, beta: float, memo: dict[int, Any] | None = None) -> None:
+    def __init__(self, module: nn.Module, beta: float, memo: Mapping[int, object] | None = None) -> None:
         """`module` is copied; `memo` is that of `copy.deepcopy`, for parts that need not, or cannot, be copied."""
         super().__init__()
         self.beta = beta
-        self._source: list[Any] = []  # of the last update: whose parameters, and their lists
-        self.module = copy.deepcopy(module, memo).requires_grad_(False).eval()
+        self._source: _Source | None = None  # of the last update
+        self.module = copy.deepcopy(module, dict(memo or {})).requires_grad_(False).eval()
         self.register_buffer("weight", torch.ones((), dtype=torch.float64))
         self.register_buffer("age", torch.zeros((), dtype=torch.float64))
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, *args: object, **kwargs: object) -> object:
         return self.module(*args, **kwargs)
 
     @torch.no_grad()
@@ -66,12 +70,12 @@ class Ewma(nn.Module):
         self.weight.fill_(1.0)
 
     def _move(self, module: nn.Module, share: float) -> None:
-        if (
-            not self._source or self._source[0] is not module
-        ):  # to look for them takes ten times as long as to average them
-            pairs = (self.module.parameters(), module.parameters(), self.module.buffers(), module.buffers())
-            self._source = [module, *map(list, pairs)]
-        _, mine, newest, my_buffers, buffers = self._source
+        # To look for them takes ten times as long as to average them.
+        source = self._source
+        if source is None or source[0] is not module:
+            ours, theirs = tuple(self.module.parameters()), tuple(module.parameters())
+            self._source = source = (module, ours, theirs, tuple(self.module.buffers()), tuple(module.buffers()))
+        _, mine, newest, my_buffers, buffers = source
         torch._foreach_lerp_(mine, newest, share)
         for old, new in zip(my_buffers, buffers, strict=True):
             old.copy_(new)

@@ -22,7 +22,7 @@ from torch.nn import functional
 from isobatch.errors import UsageError
 from isobatch.settings.config import AdvantageNorm, KlForm
 from isobatch.torch.formulas import AdvantageMoments, Ewma, LossWithProximal
-from isobatch.torch.sb3_settings import beta_of_ppo, from_ppo
+from isobatch.torch.sb3_settings import Arguments, beta_of_ppo, from_ppo
 from isobatch.torch.validation import unchecked_distributions
 
 Proximal = Literal["ewma", "recent", "behavior"]
@@ -81,7 +81,7 @@ class PPOEWMA(PPO):
             self._setup_model()
 
     @staticmethod
-    def from_ppo(settings: Mapping[str, Any], n_envs: int | None = None) -> dict[str, Any]:
+    def from_ppo(settings: Mapping[str, object], n_envs: int | None = None) -> Arguments:
         """Keyword arguments of PPO -> those of PPOEWMA with an average as old as PPO's proximal policy.
 
         The result can be rescaled to other numbers of environments (`isobatch.torch.rescaled`), where PPO's own

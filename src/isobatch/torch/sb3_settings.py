@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import Key, number
+from isobatch.interop.keys import ENDLESS, Key, number
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, divisors
+from isobatch.settings.parsing import SettingsByName
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-Settings = dict[str, Any]
+Arguments = dict[str, Any]  # of PPO or PPOEWMA, each with a type of its own there
 Schedule = Callable[[float], float]
 OWN = ("beta_prox", "proximal_policy", "objective", "kl_coef", "kl_form", "advantage_norm", "adv_norm_decay")
 """Arguments of `PPOEWMA` that PPO does not have, under the names that they have here."""
@@ -56,7 +57,7 @@ def beta_of_ppo(n_steps: int, n_envs: int, batch_size: int, n_epochs: int) -> fl
     return beta_of_rollout(-(-n_steps * n_envs // batch_size) * n_epochs)
 
 
-def from_ppo(settings: Mapping[str, Any], n_envs: int | None = None) -> Settings:
+def from_ppo(settings: Mapping[str, object], n_envs: int | None = None) -> Arguments:
     """Arguments of `PPOEWMA` from those of PPO: see `PPOEWMA.from_ppo`."""
     envs = environments(settings, n_envs)
     geometry = _read(settings, envs, ewma=False).config.geometry
@@ -66,12 +67,12 @@ def from_ppo(settings: Mapping[str, Any], n_envs: int | None = None) -> Settings
 
 
 def rescaled(
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     n_envs: int,
     *,
     n_envs_before: int | None = None,
     n_steps: int | None = None,
-) -> Settings:
+) -> Arguments:
     """Constructor arguments of PPO or PPOEWMA for another number of environments, by the rules of `isobatch rescale`.
 
     `batch_size` follows so that the number of gradient steps per rollout stays, the learning rate goes by the root of
@@ -112,7 +113,7 @@ def rescaled(
     return {name: value for name, value in new.items() if name in given or name not in ("n_envs", "n_timesteps")}
 
 
-def environments(settings: Mapping[str, Any], n_envs: int | None) -> int:
+def environments(settings: Mapping[str, object], n_envs: int | None) -> int:
     """How many environments settings are for."""
     env = settings.get("env")
     known = n_envs or settings.get("n_envs") or getattr(env, "num_envs", None if env is None else 1)
@@ -137,7 +138,7 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
         own["advantage_norm"] = "none"
     clip = getattr(model, "clip_range", None)
     rates = [float(model.lr_schedule(progress)) for progress in (1.0, 0.5)]
-    choices: Settings = {
+    choices: SettingsByName = {
         "algo": "ppo-ewma" if hasattr(model, "beta_prox") else "ppo" if clip else "a2c",
         "objective": "clip" if clip else "policy-gradient",
         "advantage_norm": "minibatch",
@@ -156,12 +157,12 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
     return Config.from_dict(choices | same | own)
 
 
-def _read(settings: Mapping[str, Any], n_envs: int, ewma: bool) -> LibrarySettings:
+def _read(settings: Mapping[str, object], n_envs: int, ewma: bool) -> LibrarySettings:
     """The settings that have a counterpart here and are not functions."""
     algo = "ppo-ewma" if ewma else "ppo"
     known = {name for key in EWMA.algorithms[algo] for name in key.names}
     numbers = {name: value for name, value in settings.items() if name in known and not callable(value)}
-    endless = {} if "n_timesteps" in numbers else {"total_timesteps": 10**12}
+    endless = {} if "n_timesteps" in numbers else {"total_timesteps": ENDLESS}
     return from_settings(EWMA, numbers | {"n_envs": n_envs}, algo=algo, overrides=endless)
 
 

@@ -7,7 +7,7 @@ act, for example in its `evaluate_policy`.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +15,18 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from isobatch.envs.host_interface import HostEnvironment
-from isobatch.envs.host_spaces import batched
+from isobatch.envs.host_spaces import Action, Observation, batched
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box
 from isobatch.errors import UsageError
 from isobatch.learning.state import TrainState
-from isobatch.networks.actor_critic import Networks
+from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.segment import clip_to_bounds, preprocessor
 from isobatch.settings.config import Config
+
+Memory = TypeVar("Memory")  # of policies that have one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +61,13 @@ class Agent:
         self._policy = (learned.networks.policy, learned.obs_moments)
         self.set_random_seed(seed)
 
-        def act(policy: Any, obs: Array, key: Key[Array, ""], count: Array, deterministic: bool) -> Array:
+        def act(
+            policy: tuple[PolicyFunction, Moments | None],
+            obs: Array,
+            key: Key[Array, ""],
+            count: Array,
+            deterministic: bool,
+        ) -> Array:
             network, moments = policy
             distribution = network(preprocessor(moments, learned.config.hypers.obs_clip)(obs))
             action = distribution.mode() if deterministic else distribution.sample(jax.random.fold_in(key, count))
@@ -72,8 +80,12 @@ class Agent:
         self._key, self._calls = jax.random.key(seed), 0
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, Any]:
+        self,
+        observation: Observation,
+        state: Memory | None = None,
+        episode_start: object = None,
+        deterministic: bool = False,
+    ) -> tuple[Action, Memory | None]:
         """Actions for one observation or a batch of them, and `state` as it came: the policy has no memory.
 
         Sampled, or with `deterministic` the most likely one. Compiled on the first call for each size of batch. A
@@ -92,7 +104,7 @@ class Agent:
         return (actions[0] if single else actions), state
 
 
-def flat_observations(env: Environment | HostEnvironment, observation: Any) -> Any:
+def flat_observations(env: Environment | HostEnvironment, observation: Observation) -> Observation:
     """What an environment outside JAX shows, as one array: it may be a number, a dictionary or a tuple."""
     if not isinstance(env, HostEnvironment) or env.observations.is_box:
         return observation
@@ -104,7 +116,7 @@ def flat_observations(env: Environment | HostEnvironment, observation: Any) -> A
     return flat[0] if single else flat
 
 
-def checked_observations(env: Environment | HostEnvironment, observation: Any) -> np.ndarray:
+def checked_observations(env: Environment | HostEnvironment, observation: Observation) -> np.ndarray:
     """One observation or a batch of them, as the environment stores them; or a sentence about what is wrong."""
     obs, shape = np.asarray(observation), env.obs_shape
     if obs.shape != shape and obs.shape[1:] != shape:

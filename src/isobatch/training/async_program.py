@@ -52,11 +52,7 @@ class AsyncProgram(IteratedProgram):
     def begin(self, states: TrainState, iteration: int, supervision: Supervision) -> TrainState:
         """Start the environments where the states say they stood."""
         self._supervision, config = supervision, self.config
-        if not self.env.replays:
-            supervision.say(
-                f"note: resuming a run of {config.env} starts new episodes; weights, optimizer, normalizers and "
-                "counters are exact."
-            )
+        self.say_what_resuming_keeps(self.env)
         self._ledger = Ledger(
             config.actors,
             config.lag_iterations,

@@ -16,7 +16,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def read_checkpoint(path: Path) -> tuple[Note, Leaves]:
 
 def parse_header(line: bytes) -> tuple[Note, list[tuple[str, np.dtype, tuple[int, ...]]]]:
     try:
-        header: dict[str, Any] = json.loads(line)
+        header = json.loads(line)
         if header.pop("format") != FORMAT:
             raise ValueError
         arrays = [(str(name), np.dtype(kind), tuple(map(int, shape))) for name, kind, shape in header.pop("arrays")]

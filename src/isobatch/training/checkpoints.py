@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Array, ArrayLike, PyTree
 
 from isobatch.errors import RunError
 from isobatch.files import DRAFT
@@ -20,6 +21,8 @@ from isobatch.training.checkpoint_file import Leaves, Note, read_checkpoint, rea
 from isobatch.training.sharding import is_key
 
 ENDING = ".checkpoint"
+T = TypeVar("T")  # a tree of arrays
+Shaped = Array | np.ndarray | np.generic | jax.ShapeDtypeStruct
 
 
 class Checkpoints:
@@ -56,7 +59,7 @@ class Checkpoints:
         """The one of the highest score, the newest of several; the newest of all where none has a score."""
         return best_of(self.notes())
 
-    def restore(self, iteration: int, template: Any) -> Any:
+    def restore(self, iteration: int, template: T) -> T:
         """The state of this iteration in the shape of `template`; ValueError if it is damaged."""
         return unflatten(template, self._read(iteration)[1])
 
@@ -69,8 +72,8 @@ class Checkpoints:
             raise ValueError(f"cannot be read ({error.strerror})") from None
 
     def restore_newest(
-        self, template: Any, say: Callable[[str], None], check: Callable[[Note], None] = lambda note: None
-    ) -> tuple[int, Any] | None:
+        self, template: T, say: Callable[[str], None], check: Callable[[Note], None] = lambda note: None
+    ) -> tuple[int, T] | None:
         """The newest good state, saying which ones were passed over; None if there is no good one.
 
         `check` raises ValueError where a checkpoint is not to be used.
@@ -89,7 +92,7 @@ class Checkpoints:
         return None
 
     def save(
-        self, iteration: int, states: Any, note: Note | None = None, first: Callable[[], None] = lambda: None
+        self, iteration: int, states: PyTree, note: Note | None = None, first: Callable[[], None] = lambda: None
     ) -> None:
         """Copy the state and write it in the background, `first` before it; replaces what is there."""
         self.wait()  # at most one copy of the state
@@ -140,13 +143,13 @@ def best_of(notes: dict[int, Note | None]) -> int | None:
     return max(scores, key=lambda i: (scores[i], i)) if scores else max(notes, default=None)
 
 
-def flatten(tree: Any) -> Leaves:
+def flatten(tree: PyTree) -> Leaves:
     """Path of each leaf -> its array on the host; random keys as their integers."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): _to_host(leaf) for path, leaf in leaves}
 
 
-def unflatten(template: Any, leaves: Leaves) -> Any:
+def unflatten(template: T, leaves: Leaves) -> T:
     """A tree like `template` with these leaves; ValueError where names, shapes or types differ."""
     paths, structure = jax.tree_util.tree_flatten_with_path(template)
     names = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in paths]
@@ -160,21 +163,21 @@ def unflatten(template: Any, leaves: Leaves) -> Any:
     return jax.tree_util.tree_unflatten(structure, restored)
 
 
-def _fits(leaf: np.ndarray, expected: Any) -> bool:
+def _fits(leaf: np.ndarray, expected: Shaped) -> bool:
     sizes = zip(leaf.shape, expected.shape, strict=False)
     return (leaf.dtype, leaf.ndim) == (expected.dtype, expected.ndim) and all(n == e or e == 0 for n, e in sizes)
 
 
-def _on_host(leaf: Any) -> Any:
+def _on_host(leaf: Shaped) -> Shaped:
     """Shape and type of what `_to_host` makes, without making it."""
     return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
 
 
-def _to_host(leaf: Any) -> np.ndarray:
+def _to_host(leaf: ArrayLike) -> np.ndarray:
     # A real copy: the buffer behind a device array is handed to the next chunk and overwritten.
     return np.array(jax.random.key_data(leaf) if is_key(leaf) else leaf)
 
 
-def _from_host(like: Any, leaf: np.ndarray) -> Any:
+def _from_host(like: Shaped, leaf: np.ndarray) -> Array:
     array = jax.numpy.asarray(leaf)
     return jax.random.wrap_key_data(array) if is_key(like) else array

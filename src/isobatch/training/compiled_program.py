@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -107,7 +106,7 @@ def compile_program(structure: Config, env: Environment, states: TrainState, hyp
         check_vma=False,
     )
 
-    def call(states: TrainState, hypers: Hypers, *where: Array) -> Any:
+    def call(states: TrainState, hypers: Hypers, *where: Array) -> tuple[TrainState, Array, Array]:
         which = jnp.minimum(jnp.arange(padded), num_seeds - 1)
         if padded > num_seeds:
             states, hypers = jax.tree.map(lambda leaf: leaf[which], (states, hypers))

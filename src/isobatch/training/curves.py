@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from isobatch.errors import UsageError
 from isobatch.statistics.normalization import band
 from isobatch.training.metrics import RETURN, Table
 
-FEW = 30  # lines of metrics, which are marked in a picture: a curve alone would promise more than it has
+FEW_LINES = 30  # lines of metrics, which are marked in a picture: a curve alone would promise more than it has
 POINTS = 200  # places along the x-axis at which curves are compared
 WIDTH, HEIGHT, LEFT, BOTTOM = 480, 180, 56, 22  # of an SVG, in pixels, and the room for the numbers at its axes
 
@@ -23,14 +23,14 @@ class Run(NamedTuple):
     """What a picture needs of one."""
 
     path: Path
-    settings: Mapping[str, Any]  # with its seeds
+    settings: Mapping[str, object]  # with its seeds
     metrics: Table
 
 
 def draw_runs(runs: Sequence[Run], out: Path, metric: str = RETURN) -> None:
     """One picture of several runs, each named by what tells it from the others."""
     labels = distinct_labels([run.path for run in runs], [run.settings for run in runs])
-    algos, envs = (", ".join(sorted({run.settings[name] for run in runs})) for name in ("algo", "env"))
+    algos, envs = (", ".join(sorted({str(run.settings[name]) for run in runs})) for name in ("algo", "env"))
     curves = {label: run.metrics for label, run in zip(labels, runs, strict=True)}
     learning_curves(curves, out, f"{algos} on {envs}", metric, env=envs)
 
@@ -62,7 +62,7 @@ def learning_curves(
             measured &= np.isin(np.arange(len(x)), places)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
-        line, marker = "--" if name in dashed else "-", "o" if len(places) <= FEW else ""
+        line, marker = "--" if name in dashed else "-", "o" if len(places) <= FEW_LINES else ""
         axes.plot(x, mean, line, marker=marker, markersize=4, color=color, label=as_written(name), linewidth=1.8)
         low, high = band(env if metric == RETURN else "", mean, std)
         axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
@@ -89,7 +89,7 @@ def as_written(text: str) -> str:
     return f"\u200a{shown}" if shown.startswith("_") else shown
 
 
-def distinct_labels(paths: Sequence[Path], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinct_labels(paths: Sequence[Path], settings: Sequence[Mapping[str, object]]) -> list[str]:
     """A name for each of several runs: the settings that differ where those are few, else the end of its path."""
     if len(paths) == 1:
         return [paths[0].absolute().name]

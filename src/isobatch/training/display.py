@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from isobatch.settings.config import Config
 from isobatch.training.result import Progress
@@ -62,7 +61,7 @@ def _terminal_line(text: str) -> None:
 def _notebook_line() -> Callable[[str], None]:
     from IPython.display import display
 
-    def line(text: str) -> dict[str, Any]:
+    def line(text: str) -> dict[str, str]:
         return {"text/plain": text}
 
     handle = display(line(""), raw=True, display_id=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 
@@ -37,7 +37,9 @@ def train(
     watch: Watch | None = None,
     say: Say | None = None,
     quiet: bool = False,
-    **options: Any,
+    restart: bool = False,
+    init_from: str | Path | None = None,
+    **options: object,
 ) -> Result:
     """Train `config` on one or several seeds: what `isobatch train` does.
 
@@ -52,8 +54,10 @@ def train(
         watch: is told the progress about twice a second; by default it is shown on a terminal or in a notebook.
         say: gets sentences meant for a person; by default they go to standard error, where somebody sees it.
         quiet: show nothing.
-        options: the other flags of `isobatch train`: restart, init_from, log_interval, checkpoint_interval,
-            keep_checkpoints, eval_interval, eval_threshold, eval_episodes, env_timeout, tensorboard, wandb_project.
+        restart: start over where no checkpoint of the run to `resume` can be used.
+        init_from: a run with whose networks and observation normalizer a new one begins.
+        options: the other flags of `isobatch train`: log_interval, checkpoint_interval, keep_checkpoints,
+            eval_interval, eval_threshold, eval_episodes, env_timeout, tensorboard, wandb_project.
 
     Returns:
         Metrics, final returns and trained states of all seeds.
@@ -70,13 +74,14 @@ def train(
     say = say or (print_remark if shows else lambda sentence: None)
     shown = shown_progress(config) if shows and watch is None else nullcontext(watch or (lambda progress: None))
     with shown as watching:
-        return trainer.train(config, seed, num_seeds, run_dir, resume, watch=watching, say=say, **options)
+        return trainer.train(
+            config, seed, num_seeds, run_dir, resume, restart, init_from, None, watching, say, **options
+        )
 
 
-def _check_names(options: dict[str, Any]) -> None:
-    """Raise where a keyword is neither one of the functions' nor an option of a run."""
-    functions = [*inspect.signature(train).parameters, *inspect.signature(trainer.train).parameters]
-    known = dict.fromkeys([*functions, *fields_of(Options)])
+def _check_names(options: Mapping[str, object]) -> None:
+    """Raise where a keyword is neither one of `train`'s nor an option of a run."""
+    known = dict.fromkeys([*inspect.signature(train).parameters, *fields_of(Options)])
     for name in options:
         if name not in known and name not in setting_fields():  # of which `Options` has something to say
             raise UsageError(f"unknown option {name!r}{near_matches(name, known)}")

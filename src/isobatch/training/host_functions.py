@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.iteration import Keys, iteration_keys, learn
 from isobatch.learning.state import Learner, Learning, Phase, TrainState
+from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.acting import Acting
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.compiling import compile_for
@@ -24,6 +26,9 @@ from isobatch.settings.config import Config, Hypers
 from isobatch.settings.parsing import JsonMapping
 from isobatch.training.own_parts import learning_parts
 from isobatch.training.program import EPISODES, all_finite, metric_vector
+
+Others = tuple[RewardScale | None, Moments]  # what changes besides the learner and the phase
+Shapes: TypeAlias = PyTree[jax.ShapeDtypeStruct]
 
 
 class CompiledFunctions:
@@ -59,7 +64,7 @@ class CompiledFunctions:
     def _learn(
         self,
         learner: Learner,
-        others: tuple[Any, Any],
+        others: Others,
         phase: Phase | None,
         segment: Segment,
         hypers: Hypers,
@@ -73,7 +78,7 @@ class CompiledFunctions:
     def learn_one(
         self,
         learner: Learner,
-        others: tuple[Any, Any],
+        others: Others,
         phase: Phase | None,
         segment: Segment,
         hypers: Hypers,
@@ -87,20 +92,20 @@ class CompiledFunctions:
         return after, metric_vector(metrics), all_finite(after.learner.networks)
 
 
-def split(learning: Learning) -> tuple[Learner, tuple[Any, Any], Phase | None]:
+def split(learning: Learning) -> tuple[Learner, Others, Phase | None]:
     """The phase by itself, since its memory alone is given away."""
     return learning.learner, (learning.reward_scale, learning.advantage_moments), learning.phase
 
 
-def rollout_shapes(steps: int, obs: Any, last_obs: Any, output: PolicyOutput) -> CollectedRollout:
+def rollout_shapes(steps: int, obs: Shapes, last_obs: Shapes, output: PolicyOutput) -> CollectedRollout:
     """A rollout of shapes and types [S, T, N, ...], from those of one step [S, N, ...]."""
 
-    def over_time(leaf: Any) -> Any:
+    def over_time(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct((leaf.shape[0], steps, *leaf.shape[1:]), leaf.dtype)
 
     shape = obs.shape[:3]
-    numbers: Any = jax.ShapeDtypeStruct(shape, jnp.float32)
-    flags: Any = jax.ShapeDtypeStruct(shape, bool)
+    numbers: Shapes = jax.ShapeDtypeStruct(shape, jnp.float32)
+    flags: Shapes = jax.ShapeDtypeStruct(shape, bool)
     whole: PolicyOutput = jax.tree.map(over_time, output)
     return CollectedRollout(
         obs, last_obs, whole.action, whole.behavior, numbers, flags, flags, final_value=numbers, value=whole.value
@@ -113,7 +118,7 @@ def split_keys(groups: int, key: Array) -> tuple[Keys, Array]:
     return keys, jax.random.key_data(jax.random.split(keys.rollout, groups))
 
 
-def looks(config: Config, env: HostEnvironment, states: TrainState) -> tuple[Any, ...]:
+def looks(config: Config, env: HostEnvironment, states: TrainState) -> tuple[Hashable, ...]:
     """What compiled functions depend on: equal for environments that look alike, whatever they are called."""
     nameless = dataclasses.replace(
         config.static, env="", env_kwargs=JsonMapping("{}"), vectorization="sync", schedule="free"

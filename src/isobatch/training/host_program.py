@@ -16,9 +16,9 @@ from jaxtyping import Array
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.iteration import Keys
 from isobatch.learning.state import Learning, TrainState
-from isobatch.rollouts.acting import Stepping
+from isobatch.rollouts.actors.interface import LocalBackend, Place
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.collector import Collector
+from isobatch.rollouts.collector import Collecting
 from isobatch.rollouts.host_rollout import ProcessedRollout, replaced
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.settings.config import Config, Hypers
@@ -45,9 +45,8 @@ class HostProgram(IteratedProgram):
         self.functions, self.config, self.env = functions_for(config, env, states, hypers, layout), config, env
         self.layout = layout
         self.log_interval, self.overlap = log_interval, overlap
-        self.collector: Collector | None = None
+        self.backend: LocalBackend | None = None
         self._supervision = Supervision()
-        self._stepping = Stepping(self.functions.acting)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,44 +57,30 @@ class HostProgram(IteratedProgram):
         self._supervision = supervision
         envs = own_part(states.envs, env_axes(states).envs)
         seeds = np.asarray(envs.state.run_seed)
-        here = self.functions.here
-        self.collector = Collector(self.env, self.config, seeds, supervision.env_timeout, self.overlap, here)
-        if not self.env.replays:
-            supervision.say(
-                f"note: resuming a run of {self.config.env} starts new episodes; weights, optimizer, normalizers and "
-                "counters are exact."
-            )
-        states = replaced(states, envs=self.collector.open(envs, iteration, supervision.say))
-        self._stepping = self.functions.acting.stepping(self.collector)
-        return states
+        place = Place(self.env, self.config, seeds, self.functions.here, supervision.env_timeout)
+        self.backend = LocalBackend(self.functions.acting, place, self.overlap)
+        self.say_what_resuming_keeps(self.env)
+        return replaced(states, envs=self.backend.open(envs, iteration, supervision.say))
 
     def end(self) -> None:
-        if self.collector is not None:
-            self.collector.close()
+        if self.backend is not None:
+            self.backend.close()
 
     def iterate(self, states: TrainState, hypers: Hypers, iteration: int) -> tuple[TrainState, np.ndarray, np.ndarray]:
         """One iteration of all seeds: collect and learn, at once where the data is stale."""
-        functions, collector = self.functions, self.collector
-        assert collector is not None
-        keys, group_keys = functions.keys(states.key)
+        functions, backend = self.functions, self.backend
+        assert backend is not None
         number = jnp.int32(iteration)
-        policy = (states.networks, states.obs_moments, hypers.obs_clip)
-        acting = policy
-        if self.layout is not None:
-            acting = (*local_copy(policy[:2]), policy[2])
-            own = functions.num_groups * functions.here.first // self.config.num_envs
-            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
-        actor = self._stepping.actor(acting)
-        running = collector.start(states.envs, actor, list(jnp.unstack(group_keys, axis=1)), iteration)
+        keys, policy, running = self.start_rollout(states, hypers, iteration)
         if not self.overlap:
-            collector.wait(running)
+            backend.wait(running)
         if states.queue is None:
-            envs, processed = self.process(policy, *collector.wait(running))
+            envs, processed = self.process(policy, *backend.wait(running))
             learning, metrics, finite = self.learn(states, processed.segment, hypers, number, keys)
             queue = None
         else:
             learning, metrics, finite = self.learn(states, functions.due(states.queue, number), hypers, number, keys)
-            envs, processed = self.process(policy, *collector.wait(running))
+            envs, processed = self.process(policy, *backend.wait(running))
             queue = functions.put(states.queue, processed.segment, number)
         state = replaced(
             states,
@@ -108,6 +93,22 @@ class HostProgram(IteratedProgram):
         )
         episodes = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(processed.episodes)], axis=1)
         return state, np.concatenate([np.asarray(metrics), episodes], axis=1), np.asarray(finite)
+
+    def start_rollout(
+        self, states: TrainState, hypers: Hypers, iteration: int
+    ) -> tuple[Keys, tuple[Any, Any, Any], Collecting]:
+        """The keys of an iteration, the policy that acts in it, and its rollout, on its way in another thread."""
+        functions, backend = self.functions, self.backend
+        assert backend is not None
+        keys, group_keys = functions.keys(states.key)
+        policy = (states.networks, states.obs_moments, hypers.obs_clip)
+        acting = policy
+        if self.layout is not None:
+            acting = (*local_copy(policy[:2]), policy[2])
+            own = functions.num_groups * functions.here.first // self.config.num_envs
+            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
+        running = backend.start(states.envs, acting, list(jnp.unstack(group_keys, axis=1)), iteration)
+        return keys, policy, running
 
     def learn(
         self, states: TrainState, segment: Segment, hypers: Hypers, number: Array, keys: Keys

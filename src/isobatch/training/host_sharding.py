@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.iteration import Keys
 from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import Networks
+from isobatch.networks.moments import Moments
 from isobatch.networks.shards import axes_of
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.host_rollout import ProcessedRollout, process
+from isobatch.rollouts.segment import Episodes, OpenEpisodes, Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.host_functions import CompiledFunctions, looks, split, split_keys
+from isobatch.training.host_functions import CompiledFunctions, Shapes, looks, split, split_keys
 from isobatch.training.sharding import READ, WHOLE, Layout, env_axes
 
 
@@ -41,8 +44,8 @@ class ShardedFunctions(CompiledFunctions):
     def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
         config, layout, number = self.config, self.layout, np.int32(0)
         self.keys = layout.compiled(partial(split_keys, self.num_groups), (WHOLE,), 0, (WHOLE, READ), (states.key,))
-        before: tuple[Any, ...] = (states.networks, states.obs_moments, hypers.obs_clip, states.envs.episodes)
-        before = (*before, states.envs.state.fills_in, self.of_all_processes(rollout))
+        policy = (states.networks, states.obs_moments, hypers.obs_clip)
+        before = (*policy, states.envs.episodes, states.envs.state.fills_in, self.of_all_processes(rollout))
         ins, outs = (WHOLE, WHOLE, WHOLE, 0, 0, rollout_axes(rollout)), (1, READ, WHOLE, 0, 0)
         process_all = layout.compiled(self.process_one, ins, 0, outs, before)
         self.process = lambda *args: ProcessedRollout(*process_all(*args))
@@ -68,8 +71,14 @@ class ShardedFunctions(CompiledFunctions):
             self.put = lambda *args: stored(*args)[0]
 
     def process_one(
-        self, networks: Any, moments: Any, clip: Any, episodes: Any, fills_in: Any, rollout: CollectedRollout
-    ) -> tuple[Any, ...]:
+        self,
+        networks: Networks,
+        moments: Moments | None,
+        clip: Array,
+        episodes: OpenEpisodes,
+        fills_in: Array,
+        rollout: CollectedRollout,
+    ) -> tuple[Segment, Episodes, Moments | None, OpenEpisodes, Array]:
         """Of one shard of a seed."""
         whole, across = self.config.complete_episodes, axes_of(self.config.num_shards)
         after = process(whole, self.env, networks, moments, clip, episodes, fills_in, rollout, across)
@@ -78,8 +87,8 @@ class ShardedFunctions(CompiledFunctions):
     def of_all_processes(self, rollout: CollectedRollout) -> CollectedRollout:
         """The shapes of a rollout of all environments, from those of the ones here."""
 
-        def widened(axis: int, branch: Any) -> Any:
-            def one(leaf: Any) -> Any:
+        def widened(axis: int, branch: Shapes) -> Shapes:
+            def one(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
                 shape = list(leaf.shape)
                 shape[axis + 1] = self.config.num_envs
                 return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype)

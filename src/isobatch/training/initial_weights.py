@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import TrainState
+from isobatch.networks.actor_critic import Networks
+from isobatch.networks.moments import Moments
+from isobatch.rollouts.jax_rollout import start_envs
+from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
 from isobatch.training.loading import load_run
+
+Parts = tuple[Networks, Moments | None]  # that are taken over
 
 
 def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> TrainState:
@@ -38,7 +46,35 @@ def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> Tr
     return states
 
 
-def check_same_shapes(path: Path, theirs: Any, ours: Any) -> None:
+def carry_over(path: Path, states: TrainState, config: Config) -> TrainState:
+    """`states` as those of a finished run of another number of environments: all that was learned, and its randomness.
+
+    Environments begin anew, and the discounted returns behind the scale of rewards with them.
+    """
+    theirs = load_run(path).states
+    check_same_shapes(path, (theirs.networks, theirs.obs_moments), (states.networks, states.obs_moments))
+    places: list[Callable[[TrainState], object]] = [
+        lambda s: s.learning.learner,
+        lambda s: s.learning.advantage_moments,
+        lambda s: s.key,
+    ]
+    if states.obs_moments is not None:
+        places.append(lambda s: s.obs_moments)
+    for place in places:
+        states = eqx.tree_at(place, states, place(theirs))
+    ours, rewards = states.learning.reward_scale, theirs.learning.reward_scale
+    if ours is not None and rewards is not None:
+        scale = dataclasses.replace(ours, moments=rewards.moments)
+        states = eqx.tree_at(lambda s: s.learning.reward_scale, states, scale)
+    env = environment_of(config)
+    if isinstance(env, HostEnvironment):  # its seeds are those of the run
+        return states
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, config.num_envs))(theirs.key)
+    start = jax.jit(jax.vmap(lambda key: start_envs(env, config.num_envs, config.staggered_resets, key)))
+    return eqx.tree_at(lambda s: s.envs, states, start(keys))
+
+
+def check_same_shapes(path: Path, theirs: Parts, ours: Parts) -> None:
     """UsageError that names the arrays which differ, without their axis of seeds."""
     there, here = ({name: leaf.shape[1:] for name, leaf in flatten(tree).items()} for tree in (theirs, ours))
     differ = [

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import abc
-from typing import Any
 
 import jax
 import numpy as np
 
+from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import RunError
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config, Hypers
@@ -32,13 +32,21 @@ class IteratedProgram(abc.ABC):
         """One iteration of all seeds: the states after it, metrics [S, K], and whether the weights are finite [S]; None
         if it was stopped before anything changed."""
 
+    def say_what_resuming_keeps(self, env: HostEnvironment) -> None:
+        """When a run begins, not when it is too late."""
+        if not env.replays:
+            self._supervision.say(
+                f"note: resuming a run of {self.config.env} starts new episodes; weights, optimizer, normalizers and "
+                "counters are exact."
+            )
+
     def settled(self, states: TrainState) -> TrainState:
         """The states as they are kept, from those that `iterate` hands on."""
         return states
 
     def __call__(self, states: TrainState, hypers: Hypers, iteration: int, rows: int) -> Chunk:
-        finite: Any = np.ones(states.iteration.shape[0], bool)
-        table: Any = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
+        finite = np.ones(states.iteration.shape[0], bool)
+        table = np.zeros((len(finite), MAX_ROWS, len(self.names)), np.float32)
         for row, end in enumerate(row_ends(iteration, rows, self.log_interval, self.config.num_iterations)):
             begin, sums = iteration, np.zeros(len(self.names))
             while iteration < end:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 from isobatch.advice import Advice
 from isobatch.advice import advise as advise_on
@@ -37,14 +36,17 @@ def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None =
     return advise_on(config, facts or known_facts(config), metrics)
 
 
-def known_facts(config: Config, say: Callable[[str], None] = lambda sentence: None, **others: Any) -> Facts:
-    """What the environment says, if it can be made; `others` that are not None win over it."""
+def known_facts(
+    config: Config, say: Callable[[str], None] = lambda sentence: None, given: Facts | None = None
+) -> Facts:
+    """What the environment says, if it can be made; what is `given` wins over it."""
     try:
         facts = environment_facts(config)
     except UsageError as error:
         say(f"env={config.env} cannot be asked for its actions: {error}")
         facts = Facts()
-    return dataclasses.replace(facts, **{name: value for name, value in others.items() if value is not None})
+    known = vars(given or Facts())
+    return dataclasses.replace(facts, **{name: value for name, value in known.items() if value not in (None, ())})
 
 
 def environment_facts(config: Config) -> Facts:

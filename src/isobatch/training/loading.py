@@ -25,8 +25,8 @@ class LoadedRun:
 def load_run(path: Path, checkpoint: str = "newest", say: Callable[[str], None] = lambda sentence: None) -> LoadedRun:
     """The state at `checkpoint`: newest (skipping damaged ones), best, or an iteration's number."""
     directory = RunDirectory.open(path)
-    config, about = directory.config, directory.about
-    seeds = list(range(about["seed"], about["seed"] + about["num_seeds"]))
+    config, info = directory.config, directory.info
+    seeds = list(range(info["seed"], info["seed"] + info["num_seeds"]))
     checkpoints = Checkpoints(directory.checkpoints)
     if not checkpoints.iterations():
         raise UsageError(f"run_dir={str(path)!r} has no checkpoints yet: train it first.")

@@ -7,7 +7,6 @@ x-axis is true environment steps of one seed.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -118,7 +117,7 @@ def read_metrics(path: Path) -> Table:
         raise UsageError(f"{METRICS} of run_dir={str(path)!r} is damaged ({error}): train the run anew.") from None
 
 
-def format_number(value: Any) -> str:
+def format_number(value: float | np.number) -> str:
     """Shortest text that gives the same bits back; empty where there is no value."""
     if isinstance(value, (int, np.integer)):
         return str(value)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.fields import fields_of, parse_fields
 from isobatch.settings.options import Options
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.schedules import schedule_of
 from isobatch.training.lock import locked
 from isobatch.training.run_directory import RunDirectory
 
-INIT_FROM = "init_from"
+INIT_FROM: Final = "init_from"
+CONTINUES: Final = "continues"
+SOURCES = (INIT_FROM, CONTINUES)  # runs that a run starts from
 EVALUATION = ("eval_interval", "eval_threshold", "eval_episodes")  # a run that goes on is evaluated as it was
 
 
 @contextmanager
 def opened(
-    path: Path, config: Config, options: Options, resume: bool, init_from: str | None
+    path: Path, config: Config, options: Options, resume: bool, sources: Mapping[str, str | None]
 ) -> Iterator[tuple[RunDirectory, Options]]:
     """The directory, in which nobody else writes meanwhile, and the options as the run has them.
 
@@ -33,12 +36,12 @@ def opened(
         if resume:
             options = agreed(directory, config, options)
         else:
-            about = identity(config, options) | {INIT_FROM: init_from}
-            directory.describe(config, about | {name: getattr(options, name) for name in EVALUATION})
+            info = identity(config, options) | dict(sources)
+            directory.describe(config, info | {name: getattr(options, name) for name in EVALUATION})
         yield directory, options
 
 
-def identity(config: Config, options: Options) -> dict[str, Any]:
+def identity(config: Config, options: Options) -> SettingsByName:
     """What a run is besides its settings."""
     return {
         "seed": options.seed,
@@ -50,15 +53,15 @@ def identity(config: Config, options: Options) -> dict[str, Any]:
 
 def agreed(directory: RunDirectory, config: Config, options: Options) -> Options:
     """The options of a run that goes on; UsageError where it was begun with other settings."""
-    before, run = directory.config, directory.about
+    before, run = directory.config, directory.info
     if not options.log_interval:  # the default depends on the length of the run, and lines go on as they were
         options = dataclasses.replace(options, log_interval=run["log_interval"])
     if options.replay is None:
         options = dataclasses.replace(options, replay=run.get("replay"))
     if not options.eval_interval:
-        kept = {name: run[name] for name in EVALUATION if name in run}
+        kept = {name: value for name, value in run.items() if name in EVALUATION}
         options = dataclasses.replace(options, **parse_fields(kept, fields_of(Options), "option"))
-    was, now = before.to_dict() | run, config.to_dict() | identity(config, options)
+    was, now = before.to_dict() | dict(run), config.to_dict() | identity(config, options)
     if config.env_steps >= before.env_steps:
         was["total_timesteps"] = now["total_timesteps"]
     differ = [f"{name} ({was.get(name)} there, {now[name]} now)" for name in now if was.get(name) != now[name]]

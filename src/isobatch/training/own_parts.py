@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import gymnasium
 
@@ -13,6 +13,8 @@ from isobatch.envs.registry import Constructor, register_env, registered_env
 from isobatch.networks.own_networks import Factory, register_networks, registered_networks
 from isobatch.settings.config import Config
 from isobatch.settings.schedules import Schedule, register_schedule, registered_schedule
+
+T = TypeVar("T")
 
 
 def with_own_parts(
@@ -32,7 +34,7 @@ def with_own_parts(
     return config.replace(**changes) if changes else config
 
 
-def _register(part: Any, register: Callable[[str, Any], str], registered: Callable[[str], object | None]) -> str:
+def _register(part: T, register: Callable[[str, T], str], registered: Callable[[str], object | None]) -> str:
     """Under its name, or that with a number where another object has it: earlier results still mean theirs."""
     name, number = _name_of(part), 1
     while (other := registered(_numbered(name, number))) is not None and not _same(other, part):
@@ -49,7 +51,7 @@ def _same(one: object, other: object) -> bool:
     return one is other or (type(one) is type(other) and isinstance(equal := one == other, bool) and equal)
 
 
-def _name_of(part: Any) -> str:
+def _name_of(part: object) -> str:
     """Of its class, or of the function that it is."""
     if isinstance(part, functools.partial):
         return _name_of(part.func)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +32,8 @@ class Chunk(NamedTuple):
     """What one call returns."""
 
     states: TrainState  # every leaf has a leading axis of seeds
-    table: Float[Array, "S R K"]  # R = MAX_ROWS, of which the rows that were run are filled
-    finite: Bool[Array, "S"]  # whether a seed's parameters are all finite
+    table: Float[Array, "S R K"] | np.ndarray  # R = MAX_ROWS, of which the rows that were run are filled
+    finite: Bool[Array, "S"] | np.ndarray  # whether a seed's parameters are all finite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +96,10 @@ def present(config: Config, names: tuple[str, ...], begin: int, end: int) -> lis
     return [bool(counts[kind_of(name)] > 0) for name in names]
 
 
-def turn_counts(config: Config, begin: Index, end: Index) -> Any:
+def turn_counts(config: Config, begin: Index, end: Index) -> Array | np.ndarray:
     """How often each kind of metric had its turn in the iterations begin .. end-1; 1 for sums over episodes."""
     counts = count_turns(config, begin, end)
-    arrays: Any = jnp if isinstance(end, jax.Array) else np
+    arrays = jnp if isinstance(end, jax.Array) else np
     return arrays.stack([arrays.asarray(n, np.int32) for n in (1, *counts)])
 
 

@@ -6,11 +6,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
+from isobatch.learning.state import TrainState
 from isobatch.rollouts.actors.ledger import Entry
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -22,6 +23,9 @@ from isobatch.training.metrics import INDEX, METRICS, RETURN, Table, mean_return
 from isobatch.training.metrics_file import Mark, MetricsFile
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.schedule_file import ScheduleFile
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
 
 
 class Recorder:
@@ -54,7 +58,7 @@ class Recorder:
             for sink in self._sinks:
                 sink.close()
 
-    def restore(self, states: Any, restart: bool, say: Callable[[str], None]) -> tuple[int, Any]:
+    def restore(self, states: TrainState, restart: bool, say: Callable[[str], None]) -> tuple[int, TrainState]:
         """Iteration and state to go on from: the newest good checkpoint, or the beginning if the run never left it.
 
         Where nothing can be used, RunError unless `restart` says to start over.
@@ -98,7 +102,7 @@ class Recorder:
                 sink.write(self.columns, new)
         self._flushed = len(self.lines)
 
-    def checkpoint(self, iteration: int, states: Any, since: int, interim: bool = False) -> None:
+    def checkpoint(self, iteration: int, states: TrainState, since: int, interim: bool = False) -> None:
         """Keep this state; the metrics up to it are on disk before it is.
 
         Its score is the mean return after iteration `since`. One that is `interim` lies between two that belong to the
@@ -139,8 +143,8 @@ class RunFiles:
         self.checkpoints = Checkpoints(directory.checkpoints, keep)
 
     def restore(
-        self, states: Any, restart: bool, say: Callable[[str], None]
-    ) -> tuple[tuple[int, Any] | None, Mark | None]:
+        self, states: TrainState, restart: bool, say: Callable[[str], None]
+    ) -> tuple[tuple[int, TrainState] | None, Mark | None]:
         """The newest checkpoint that can be used and `metrics.csv` at its time; None for the beginning."""
         mark: Mark | None = None
 
@@ -178,8 +182,16 @@ class RunFiles:
                 f"go on with isobatch train --resume {self.directory.words}"
             ) from None
 
-    def keep(self, iteration: int, states: Any, score: float | None, interim: bool) -> None:
+    def keep(self, iteration: int, states: TrainState, score: float | None, interim: bool) -> None:
         self.checkpoints.save(iteration, states, Note(score, interim, self.metrics.mark), first=self.metrics.sync)
+
+
+class Sink(Protocol):
+    """Who else gets the metrics."""
+
+    def write(self, columns: tuple[str, ...], lines: list[tuple]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclasses.dataclass
@@ -187,7 +199,7 @@ class TensorBoard:
     """One event file a seed."""
 
     path: Path
-    writers: dict[int, Any] = dataclasses.field(default_factory=dict)
+    writers: dict[int, SummaryWriter] = dataclasses.field(default_factory=dict)
 
     def write(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
         from tensorboardX import SummaryWriter
@@ -206,11 +218,19 @@ class TensorBoard:
             writer.close()
 
 
+class WandbRun(Protocol):
+    """A run of W&B, as far as it is used here."""
+
+    def log(self, data: dict[str, float], step: int) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 @dataclasses.dataclass
 class WeightsAndBiases:
     """One W&B run: the mean over seeds of every metric, and each seed's return."""
 
-    run: Any
+    run: WandbRun
 
     def write(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
         table = table_of(columns, lines)
@@ -227,8 +247,8 @@ class WeightsAndBiases:
         self.run.finish()
 
 
-def _open_sinks(directory: RunDirectory, config: Config, options: Options) -> list[Any]:
-    sinks: list[Any] = []
+def _open_sinks(directory: RunDirectory, config: Config, options: Options) -> list[Sink]:
+    sinks: list[Sink] = []
     if options.tensorboard:
         sinks.append(TensorBoard(directory.path / "tensorboard"))
     if options.wandb_project is not None:

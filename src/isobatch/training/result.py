@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from isobatch.settings.options import Options
 from isobatch.training.agent import Agent, learned_of
 from isobatch.training.curves import curve_svg
 from isobatch.training.metrics import RETURN, Table, final_returns
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,9 +94,9 @@ class Result:
         """The policy of one of the seeds, by default the first, ready to act on observations."""
         return Agent(learned_of(self, seed))
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """The metrics as a `pandas.DataFrame`."""
-        import pandas  # type: ignore[import-untyped]
+        import pandas
 
         return pandas.DataFrame(self.metrics)
 
@@ -111,7 +114,7 @@ class Result:
         title, rows = self._summary()
         return html_table(title, ["seed", "final return"], rows) + curve_svg(self.metrics)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "run_dir": None if self.run_dir is None else str(self.run_dir),
             "env": self.config.env,

@@ -23,20 +23,36 @@ import os
 import platform
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from isobatch.errors import UsageError, first_line
 from isobatch.files import DRAFT, read_text, replace_file
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
 from isobatch.settings.options import Options
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.versions import versions
 from isobatch.training.lock import LOCK
 from isobatch.training.metrics import Table, read_metrics
 
 WAITED = ("actors/learner_waited", "actors/actor_waited")  # columns of `timing.csv`
-CONFIG, ABOUT, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
+CONFIG, INFO, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
+
+
+class RunInfo(TypedDict):
+    """The contents of run.json, as far as it is read again."""
+
+    seed: int
+    num_seeds: int
+    log_interval: int
+    replay: NotRequired[str | None]
+    init_from: NotRequired[str | None]
+    continues: NotRequired[str | None]
+    eval_interval: NotRequired[int]
+    eval_threshold: NotRequired[float | None]
+    eval_episodes: NotRequired[int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,12 +84,12 @@ class RunDirectory:
         if not set(names) <= {LOCK, CONFIG}:
             raise UsageError(f"run_dir={str(path)!r} exists: add --resume to go on with it, or name another one.")
 
-    def describe(self, config: Config, about: dict[str, Any]) -> None:
+    def describe(self, config: Config, info: Mapping[str, object]) -> None:
         """Write what the run is; the last file makes it one that can be resumed."""
         self.check_new(self.path)
         try:
             replace_file(self.path / CONFIG, dump_config(config))
-            replace_file(self.path / ABOUT, json.dumps(about | environment(), indent=2) + "\n")
+            replace_file(self.path / INFO, json.dumps({**info, **environment()}, indent=2) + "\n")
         except OSError as error:
             raise unwritable(self.path, error) from None
 
@@ -83,14 +99,13 @@ class RunDirectory:
 
     @staticmethod
     def holds_run(path: Path) -> bool:
-        return (path / CONFIG).is_file() and (path / ABOUT).is_file()
+        return (path / CONFIG).is_file() and (path / INFO).is_file()
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         if not cls.holds_run(path):
             raise UsageError(
-                f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {ABOUT}; check the path, "
-                "or train it first."
+                f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {INFO}; check the path, or train it first."
             )
         return cls(path)
 
@@ -99,21 +114,23 @@ class RunDirectory:
         return load_config(self.path / CONFIG)
 
     @property
-    def about(self) -> dict[str, Any]:
+    def info(self) -> RunInfo:
         """What `run.json` says; seeds and log interval are whole numbers in their ranges."""
-        name = f"{ABOUT} of run_dir={str(self.path)!r}"
+        name = f"{INFO} of run_dir={str(self.path)!r}"
         try:
-            said = json.loads(read_text(self.path / ABOUT, "run_dir"))
-            Options.from_keywords(**{option: said[option] for option in ("seed", "num_seeds", "log_interval")})
+            said: RunInfo = json.loads(read_text(self.path / INFO, "run_dir"))
+            numbers = {"seed": said["seed"], "num_seeds": said["num_seeds"], "log_interval": said["log_interval"]}
+            Options.from_keywords(**numbers)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
             raise UsageError(f"{name} is damaged ({why.rstrip('.')}): restore it, or train anew.") from None
         return said
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> SettingsByName:
         """Those of the config, and the seeds."""
-        return self.config.to_dict() | {name: self.about.get(name) for name in ("seed", "num_seeds")}
+        info = self.info
+        return self.config.to_dict() | {"seed": info["seed"], "num_seeds": info["num_seeds"]}
 
     @property
     def checkpoints(self) -> Path:
@@ -141,7 +158,7 @@ def unwritable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"run_dir={str(path)!r} cannot be written ({error.strerror}): name a directory that can.")
 
 
-def environment() -> dict[str, Any]:
+def environment() -> dict[str, object]:
     """What the run depends on besides its settings: for a reader, and for two runs that should agree."""
     import jax
 

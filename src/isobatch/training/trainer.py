@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import jax
 import numpy as np
@@ -26,11 +25,11 @@ from isobatch.settings.options import Options
 from isobatch.training.async_program import AsyncProgram
 from isobatch.training.devices import use_cores
 from isobatch.training.evaluations import Evaluations
-from isobatch.training.initial_weights import start_from
+from isobatch.training.initial_weights import carry_over, start_from
 from isobatch.training.loop import Advance, advances, lines_of
 from isobatch.training.memory import check_run_memory
 from isobatch.training.metrics import columns_of
-from isobatch.training.opening import INIT_FROM, extend, opened
+from isobatch.training.opening import CONTINUES, INIT_FROM, SOURCES, extend, opened
 from isobatch.training.processes import check_same, is_first, least, share
 from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
@@ -54,15 +53,17 @@ def train(
     resume: bool = False,
     restart: bool = False,
     init_from: str | Path | None = None,
+    continues: str | Path | None = None,
     watch: Watch = lambda progress: None,
     say: Say = lambda sentence: None,
-    **options: Any,
+    **options: object,
 ) -> Result:
     """Train `config` on one or several seeds.
 
     With a `run_dir` everything is kept there and `resume` goes on bit for bit, with a larger `total_timesteps` for
     longer; `restart` lets it start over where no checkpoint can be used. Without a `run_dir` nothing is written. A new
-    run can start from the networks and the observation normalizer of the run `init_from`. `watch` is told the progress
+    run can start from the networks and the observation normalizer of the run `init_from`, or from all that the run
+    `continues` has learned, with another number of environments (`stages`). `watch` is told the progress
     about twice a second, `say` gets sentences meant for a person. Further options are the fields of `Options`.
     """
     choices = Options.from_keywords(seed=seed, num_seeds=num_seeds, **options)
@@ -75,31 +76,36 @@ def train(
         schedule_to_replay(Path(choices.replay), config)  # says what is wrong with it before anything is written
     check_same(config, choices)
     check_extras(choices)
-    if resume and (run_dir is None or init_from is not None):
+    if resume and (run_dir is None or init_from is not None or continues is not None):
         raise UsageError("resume goes on with what is in a run_dir: name one, and no init_from.")
     check_run_memory(config, environment_of(config), choices.num_seeds)
     outside = host_environment_of(config) is not None
     layout = layout_for(config.num_shards, choices.num_seeds, choices.devices, one_row=outside)
     states = initial_states(config, choices.seeds, layout)  # checks the environment before anything is written
-    begun = resume or init_from is not None
+    begun = resume or init_from is not None or continues is not None
     if layout is not None and begun:
         states = layout.gather(states)
     if init_from is not None and is_first():
         states = start_from(Path(init_from), states, say)
+    if continues is not None and is_first():
+        states = carry_over(Path(continues), states, config)
     with ExitStack() as stack:
         if choices.actor_kind == "ray":
             stack.enter_context(connected(choices.address, "actor_kind='ray'", "use actor_kind=process"))
         directory = None
         if run_dir is not None and is_first():
-            source = None if init_from is None else str(Path(init_from).absolute())
-            directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, source))
+            given = zip(SOURCES, (init_from, continues), strict=True)
+            sources = {name: None if source is None else str(Path(source).absolute()) for name, source in given}
+            directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, sources))
         recorder = stack.enter_context(Recorder(directory, config, choices))
         stopped = stack.enter_context(stop_signals(say))
         iteration = 0
         if directory is not None and resume:
             iteration, states = recorder.restore(states, restart, say)
-            if iteration == 0 and directory.about.get(INIT_FROM):
-                states = start_from(Path(directory.about[INIT_FROM]), states, say)
+            if iteration == 0 and (source := directory.info.get(INIT_FROM)):
+                states = start_from(Path(source), states, say)
+            if iteration == 0 and (source := directory.info.get(CONTINUES)):
+                states = carry_over(Path(source), states, config)
             extend(directory, config, iteration, say)
         if layout is not None and begun:  # what process 0 has read is known to all
             choices = dataclasses.replace(choices, log_interval=share(choices.log_interval))

@@ -20,7 +20,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +32,7 @@ import numpy as np
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.rows import CURVES
-from isobatch.studies.study_directory import csv_text, write, write_json
+from isobatch.studies.study_directory import csv_text, holds_files, write, write_json
 from isobatch.training.metrics import Table, format_number, table_of
 from isobatch.tuning.trials import Trial, TrialRecord
 
@@ -106,7 +108,7 @@ class TuneDirectory:
                 raise UsageError(
                     f"out={str(path)!r} holds another search: {', '.join(differ)} differ; name another folder."
                 )
-        elif path.is_dir() and any(path.iterdir()):
+        elif holds_files(path):
             raise UsageError(f"out={str(path)!r} is not empty and holds no search: name another folder.")
         else:
             write_json(path / INFO, info)
@@ -118,12 +120,10 @@ class TuneDirectory:
 
     def _read(self, path: Path, make: Callable[..., T]) -> T:
         """What a file holds, made of the mapping in it."""
-        try:
+        if path.name == INFO and not path.exists():
+            raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.")
+        with undamaged(path):
             return make(**json.loads(path.read_text()))
-        except FileNotFoundError:
-            raise UsageError(f"{str(self.path)!r} holds no search: it has no {path.name}; check the path.") from None
-        except (OSError, ValueError, TypeError, KeyError):
-            raise UsageError(f"{str(path)!r} is damaged: remove it, and give the same command again.") from None
 
     def asked(self) -> list[Asked]:
         """All groups that were begun, in their order."""
@@ -158,10 +158,14 @@ class TuneDirectory:
         """The curves of each trial of finished groups, by its number."""
         points: dict[int, list[tuple]] = {}
         for asked in self.asked():
-            path = self._group(asked.number, ".csv.gz")
-            if self._group(asked.number, ".json").is_file():
-                for number, *values in csv.reader(gzip.decompress(path.read_bytes()).decode().splitlines()):
-                    points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
+            path, results = (self._group(asked.number, ending) for ending in (".csv.gz", ".json"))
+            if results.is_file():
+                with undamaged(path, results):
+                    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+                    if not lines:
+                        raise EOFError("no lines")
+                    for number, *values in csv.reader(lines):
+                        points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
         return {number: table_of(CURVES, lines) for number, lines in points.items()}
 
     def confirmed(self, name: str) -> Confirmed | None:
@@ -186,6 +190,18 @@ class TuneDirectory:
 
     def _group(self, number: int, ending: str) -> Path:
         return self.path / "groups" / f"{number:04d}{ending}"
+
+
+@contextmanager
+def undamaged(path: Path, remove: Path | None = None) -> Iterator[None]:
+    """What reads a file: that it cannot is one sentence, which names the file without which all of it is done again."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise UsageError(
+            f"{str(path)!r} is damaged: remove {'it' if remove is None else repr(str(remove))}, and give the same "
+            "command again."
+        ) from None
 
 
 def _column(table: Table, name: str) -> np.ndarray:

@@ -26,9 +26,9 @@ from isobatch.tuning.ranges import Choice, Range, config_of, settings_of, shape_
 from isobatch.tuning.samplers import Sampler, sampler_of
 from isobatch.tuning.trials import Trial, ranked, seed_returns, trial_of
 
-RUNS = 100  # of one seed each: the default budget
+DEFAULT_RUNS = 100  # of one seed each: the budget unless one is given
 FINALISTS = 3
-FRESH = 1_000_000  # the first seed of those that confirm
+FIRST_NEW_SEED = 1_000_000  # the first seed of those that confirm
 
 
 class Watch(Protocol):
@@ -125,15 +125,15 @@ class Search:
     def run(self) -> list[Trial]:
         """All trials that the budget allows; those that are on disk are not trained again."""
         begun = self.directory.asked()
-        rounds = 0
+        rounds = number = 0
         while True:
-            groups = [asked for asked in begun if asked.round == rounds] or self.ask(rounds)
+            groups = [asked for asked in begun if asked.round == rounds] or self.ask(rounds, number)
             if not groups:
                 return self.trials
             for asked in groups if groups[0] in begun else []:  # the sampler comes to where it was
                 self.sample(asked.number, len(asked.settings), asked.first == 0)
             self.train(groups)
-            rounds += 1
+            rounds, number = rounds + 1, groups[-1].number + 1
 
     def sample(self, number: int, count: int, first: bool) -> list[SettingsByName]:
         """The settings of a group. The first one begins with those that the search starts from."""
@@ -149,10 +149,10 @@ class Search:
         choices = [each for each in self.plan.ranges.values() if isinstance(each, Choice)]
         return settings if all(settings[each.name] in each.values for each in choices) else None
 
-    def ask(self, rounds: int) -> list[Asked]:
-        """The groups of a new round that the budget allows, written down."""
+    def ask(self, rounds: int, number: int) -> list[Asked]:
+        """The groups of a new round that the budget allows, written down; `number` is that of the first."""
         left = self.budget - self.reserve - self.spent
-        number, first, groups = len(self.directory.asked()), len(self.trials), list[Asked]()
+        first, groups = len(self.trials), list[Asked]()
         for _ in range(self.executor.places):
             count = self.affordable(left, first == 0)
             if not count:
@@ -227,7 +227,7 @@ class Search:
         """Train each on seeds of its own, unless that was done; those of one shape `together`, or each by itself, so
         that their speeds can be compared."""
         names = {config: digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs}
-        seeds = list(range(FRESH + self.plan.seed, FRESH + self.plan.seed + self.plan.confirm_seeds))
+        seeds = list(range(FIRST_NEW_SEED + self.plan.seed, FIRST_NEW_SEED + self.plan.seed + self.plan.confirm_seeds))
         missing = [config for config in names if self.directory.confirmed(names[config]) is None]
         shapes = dict.fromkeys(config.static for config in missing)
         parts = [[config] for config in missing]

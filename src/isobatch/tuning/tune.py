@@ -14,6 +14,7 @@ from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
 from isobatch.rescaling import MINIBATCH_COUNT, rescale
 from isobatch.settings.config import Config
+from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
 from isobatch.studies.study_directory import write
@@ -22,7 +23,7 @@ from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
 from isobatch.tuning.ranges import chosen_ranges, config_of
 from isobatch.tuning.report import write_page
 from isobatch.tuning.samplers import check_sampler, default_sampler
-from isobatch.tuning.search import RUNS, Plan, PlanSizes, Search, Watch, finalists
+from isobatch.tuning.search import DEFAULT_RUNS, Plan, PlanSizes, Search, Watch, finalists
 from isobatch.tuning.transfer import Move, Moved
 from isobatch.tuning.trials import ranked
 from isobatch.tuning.tuned import Finalist, Tuned
@@ -126,7 +127,8 @@ def prepare(
     if move is not None:
         move.check(config, plan.ranges)
         reserve += plan.confirm_seeds * move.of(config).after.env_steps
-    steps = RUNS * config.env_steps if budget is None else parse_value("budget", budget, int)
+    steps = DEFAULT_RUNS * config.env_steps if budget is None else parse_value("budget", budget, int)
+    COUNT.check("budget", steps)
     plan.check_budget(steps, reserve)
     return Task(plan, move, steps, reserve)
 

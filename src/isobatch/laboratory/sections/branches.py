@@ -68,7 +68,7 @@ class Branches:
     policy_return: float  # of the policy that all start from
     untrained_return: float
     tolerance: float  # in return
-    critical_batch: Estimate  # samples of a gradient step, by the mean over the branch
+    critical_batch: Estimate  # samples of a gradient step, by the mean over the branch; nan without a tolerance
     critical_batch_at_end: Estimate
     noise_scale: Estimate  # of the same policy: where noise and signal of its gradient are equal
     settled: bool  # whether environments were brought to where training finds them
@@ -90,7 +90,7 @@ class Branches:
             share = (1 - NOISE_SHARE) / len(sizes)
             played.append(branching.train(size, lambda done: watch(begin + share * done)))  # noqa: B023
             watch(begin + share)
-        noise = noise_scale(subject)
+        noise = parts.load("noise", Estimate) or parts.store("noise", noise_scale(subject))
         batches = [size.config.geometry.optimization_batch for size in sizes]
         returns = np.array([each.returns for each in played])  # [sizes, marks, seeds]
         over, end = returns.mean(axis=1), returns[:, -1]
@@ -106,8 +106,8 @@ class Branches:
             policy_return=start.policy,
             untrained_return=start.untrained,
             tolerance=tolerance,
-            critical_batch=judged.size,
-            critical_batch_at_end=judged_at_end.size,
+            critical_batch=judged.size if tolerance > 0 else Estimate(math.nan),
+            critical_batch_at_end=judged_at_end.size if tolerance > 0 else Estimate(math.nan),
             noise_scale=noise,
             settled=branching.settles,
             whole_episodes=config.complete_episodes,
@@ -142,8 +142,14 @@ class Branches:
             )
             if found.low <= smallest:
                 yield f"Whether {smallest:,}, the smallest batch that was tried, loses itself cannot be seen."
+        best = max(max(row.over_branch.value, row.at_end.value) for row in self.rows)
+        if best - self.policy_return < self.tolerance:
+            yield (
+                f"The policy that all start from, with a return of {by_magnitude(self.policy_return)}, is as good as "
+                "any that comes of it: this measures what a batch spoils, not how much more slowly it learns."
+            )
         yield from self._on_noise()
-        if self.critical_batch_at_end.value != found.value:
+        if self.tolerance > 0 and self.critical_batch_at_end.value != found.value:
             end = _samples(self.critical_batch_at_end, largest)
             yield f"By the return at the end of the branch alone it is {end}."
         yield from self._on_what_was_done()
@@ -154,7 +160,9 @@ class Branches:
             yield "The noise scale of the same policy cannot be told: its gradient is smaller than what noise leaves."
             return
         ratio = noise.value / found.value
-        if found.overlaps(noise):
+        if math.isnan(ratio):
+            how = "there is nothing to compare it with"
+        elif found.overlaps(noise):
             how = "the two agree within their intervals"
         else:
             how = f"{rounded(max(ratio, 1 / ratio), 2)} times {'more' if ratio > 1 else 'less'} than the branches say"
@@ -182,33 +190,40 @@ class Branches:
         yield from self.left_out
 
     def tables(self) -> list[TextTable]:
-        rows = []
-        for row in self.rows:
-            differences = [
-                "-" if d is None else with_interval(d, by_magnitude) for d in (row.difference, row.difference_at_end)
+        sizes = [
+            [
+                row.name,
+                f"{row.num_envs:,}",
+                f"{row.optimization_batch:,}",
+                rounded(row.learning_rate),
+                f"{row.iterations:,}",
             ]
-            rows.append([
-                row.name, f"{row.num_envs:,}", f"{row.optimization_batch:,}", rounded(row.learning_rate),
-                f"{row.iterations:,}", by_magnitude(row.over_branch.value), differences[0], row.verdict or "-",
-                by_magnitude(row.at_end.value), differences[1], row.verdict_at_end or "-",
-            ])  # fmt: skip
+            for row in self.rows
+        ]
+        over = [[by_magnitude(r.over_branch.value), *_compared(r.difference, r.verdict)] for r in self.rows]
+        end = [[by_magnitude(r.at_end.value), *_compared(r.difference_at_end, r.verdict_at_end)] for r in self.rows]
         title = (
-            f"Branches of {self.samples:,} environment steps at each batch size, {self.seeds} seeds, from a policy "
-            f"with a return of {by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). "
-            "Differences are from the best smaller batch, with 95 % intervals; to lose is to be more than "
+            f"Return over branches of {self.samples:,} environment steps, {self.seeds} seeds, from a policy with "
+            f"{by_magnitude(self.policy_return)} (untrained: {by_magnitude(self.untrained_return)}). Differences are "
+            f"from the best smaller batch, with 95 % intervals; to lose is to be more than "
             f"{by_magnitude(self.tolerance)} below it"
         )
-        columns = [
-            "times the batch", "envs", "samples a step", "learning rate", "iterations", "return over the branch",
-            "difference", "so it", "return at the end", "difference", "so it",
-        ]  # fmt: skip
-        return [TextTable(title, columns, rows)]
+        columns = ["x batch", "envs", "samples a step", "learning rate", "iterations"]
+        scores = ["return", "difference", "it"]
+        return [
+            TextTable(title, [*columns, *scores], [size + score for size, score in zip(sizes, over, strict=True)]),
+            TextTable(
+                "Return at the end of the branches",
+                ["x batch", *scores],
+                [[row.name, *score] for row, score in zip(self.rows, end, strict=True)],
+            ),
+        ]
 
     def draw(self, path: Path, title: str) -> None:
         """Returns against batch size, with both critical batch sizes, and against samples."""
         from matplotlib import ticker
 
-        figure, (left, right) = new_panels(1, 2, (12, 5))
+        figure, (left, right) = new_panels(1, 2, (12, 5.4))
         sizes = np.array([row.optimization_batch for row in self.rows])
         left.set(xscale="log", xlim=(sizes.min() / 1.6, sizes.max() * 1.6))
         for shift, color, style, label in ((1 / 1.04, 0, "o-", "over the branch"), (1.04, 1, "s--", "at its end")):
@@ -223,8 +238,8 @@ class Branches:
         ):
             if math.isfinite(estimate.value):
                 left.axvline(estimate.value, color=COLORS[color], linewidth=1.6, label=label)
-                ends = np.clip([estimate.low, estimate.high], *left.get_xlim())
-                left.axvspan(*ends, color=COLORS[color], alpha=0.1, linewidth=0)
+                low, high = np.clip([estimate.low, estimate.high], *left.get_xlim())
+                left.axvspan(low, high, color=COLORS[color], alpha=0.1, linewidth=0)
         left.set(xlabel="samples of a gradient step", ylabel="return", title="Equal samples, other batches")
         number_ticks(left, sizes)
         right.set(xlabel="environment steps of the branch", ylabel="return", title="On the way")
@@ -245,7 +260,7 @@ class Branches:
         right.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         for axes, note in ((left, "small: seeds, line: mean"), (right, "line: mean, band: all seeds")):
             words = dict(title=note, title_fontsize=TEXT_SIZE, fontsize=TEXT_SIZE)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False, **words)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False, **words)
         heading = f"{title}: branches of {self.samples:,} steps, {counted(self.seeds, 'seed')}"
         figure.suptitle(heading, fontweight="bold")
         save_figure(figure, path)
@@ -293,6 +308,10 @@ def noise_scale(subject: Subject) -> Estimate:
     products, _ = measure(config, subject.policy, subject.chains, [(steps, lam)])
     point = at_geometry(products[steps, lam], num_envs, (steps, lam), config.staggered_resets, subject.weights)
     return of_resamples(point.critical_batch)
+
+
+def _compared(difference: Estimate | None, verdict: str) -> list[str]:
+    return ["-" if difference is None else with_interval(difference, by_magnitude), verdict or "-"]
 
 
 def _samples(estimate: Estimate, largest: int) -> str:

@@ -14,7 +14,7 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.rollouts.acting import Acting, Policy, Stepping
 from isobatch.rollouts.actors.wire import packed_tree
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.collector import Collector
+from isobatch.rollouts.collector import Collecting, Collector
 from isobatch.rollouts.env_groups import OwnEnvs
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config
@@ -44,8 +44,8 @@ class Place:
     own: OwnEnvs
     time_limit: float
 
-    def collector(self) -> Collector:
-        return Collector(self.env, self.config, self.seeds, self.time_limit, here=self.own)
+    def collector(self, overlap: bool = True) -> Collector:
+        return Collector(self.env, self.config, self.seeds, self.time_limit, overlap, self.own)
 
 
 class Backend(Protocol):
@@ -71,10 +71,10 @@ class Backend(Protocol):
 
 
 class LocalBackend:
-    """Environments of this process."""
+    """Environments of this process: those of an actor, or all of a run that collects and learns by turns."""
 
-    def __init__(self, acting: Acting, place: Place) -> None:
-        self._acting, self._collector = acting, place.collector()
+    def __init__(self, acting: Acting, place: Place, overlap: bool = True) -> None:
+        self._acting, self._collector = acting, place.collector(overlap)
         self._stepping = Stepping(acting)
 
     def open(self, carry: EnvCarry, number: int, say: Say) -> EnvCarry:
@@ -85,8 +85,19 @@ class LocalBackend:
     def collect(
         self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
     ) -> tuple[EnvCarry, CollectedRollout]:
-        running = self._collector.start(carry, self._stepping.actor(policy.policy), keys, number)
+        return self.wait(self.start(carry, policy.policy, keys, number))
+
+    def start(self, carry: EnvCarry, policy: Policy, keys: list[Array], number: int) -> Collecting:
+        """Begin to collect, while the caller does something else."""
+        return self._collector.start(carry, self._stepping.actor(policy), keys, number)
+
+    def wait(self, running: Collecting) -> tuple[EnvCarry, CollectedRollout]:
         return self._collector.wait(running)
+
+    @property
+    def steps_at_once(self) -> int:
+        """Steps of one call, more than one where environments step from inside a compiled program."""
+        return self._stepping.at_once
 
     def interrupt(self) -> None:
         self._collector.interrupt()

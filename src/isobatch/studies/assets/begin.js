@@ -1,5 +1,7 @@
 // Everything begins.
 
+beginAverages();
 beginCurves();
 beginScores();
-beginGaps();
+beginBars("gaps");
+beginBars("pairs");

@@ -9,8 +9,10 @@ from isobatch.studies.claims import (
     asynchrony,
     epochs,
     ewma,
+    explain,
     geometry,
     invariance,
+    newer_rules,
     prox_grid,
     sgd_rule,
     staleness,
@@ -25,6 +27,7 @@ STUDIES: dict[str, Study] = {
         invariance,
         adam_rule,
         sgd_rule,
+        newer_rules,
         ewma,
         prox_grid,
         epochs,
@@ -32,6 +35,7 @@ STUDIES: dict[str, Study] = {
         aggregation,
         asynchrony,
         transfer,
+        explain,
     )
 }
 

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import STALE_OBJECTIVES, preset, with_stale_objective
+from isobatch.settings.presets import PROCGEN, STALE_OBJECTIVES, preset, with_stale_objective
+from isobatch.statistics.normalization import Range
 from isobatch.studies.base_settings import base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 FRESH = "fresh"
-# Which data: `imitated` by a queue; of actors with a `fixed` schedule, all of it exactly so old; or with a `free` one,
-# for which the lag is a bound.
-KINDS = ("imitated", "fixed", "free")
 LAGS = {"quick": (2,), "laptop": (1, 4), "paper": (1, 4, 16)}  # in iterations
 SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8, update_epochs=1, lr_schedule="constant")
+GAME = "envpool/StarpilotEasy-v0"
 SETTINGS: dict[str, SettingsByName] = {
     "envpool/CartPole-v1": SIZES
     | dict(learning_rate=1e-3, gamma=0.99, gae_lambda=0.95, ent_coef=0.01, total_timesteps=250_000),
     "envpool/LunarLander-v3": SIZES
     | dict(num_steps=128, learning_rate=1e-3, gamma=0.999, gae_lambda=0.98, ent_coef=0.01, total_timesteps=300_000),
+    # The paper's, but for the batch and for a network that two cores can train.
+    GAME: PROCGEN
+    | SIZES
+    | dict(num_envs=64, num_steps=32, learning_rate=1e-3, gamma=0.99, max_grad_norm=0.5, encoder="nature")
+    | dict(channels=(8, 16, 16), hidden_sizes=(64,), env_kwargs={"num_levels": 200, "start_level": 0})
+    | dict(total_timesteps=102_400),
 }
+ONE_LAG = ("envpool/LunarLander-v3", GAME)  # the largest, at a size that takes minutes
+# What random actions and a longer run with the paper's network get, from docs/results/environments.md.
+RANGES = {GAME: Range(1.44, 3.40, "random actions; the last tenth of the run of docs/results/environments.md")}
 ENVS = {"quick": ["envpool/CartPole-v1"], "laptop": list(SETTINGS)}
 STEPS = {"quick": 60_000}
 SEEDS = {"quick": 3, "laptop": 4, "paper": 4}
@@ -38,8 +46,10 @@ def grid(scale: str) -> Grid:
     cells = []
     for config in bases(scale):
         cells.append(Cell(config, {"lag": 0, "data": FRESH, "treatment": FRESH}))
-        for lag in LAGS[scale] if config.env != "envpool/LunarLander-v3" else LAGS[scale][-1:]:
+        for lag in LAGS[scale][-1:] if config.env in ONE_LAG else LAGS[scale]:
             real = dict(actors=2, max_lag=f"{lag}i")
+            # Imitated by a queue; of actors with a fixed schedule, all of it exactly so old; or with a free one, for
+            # which the lag is a bound.
             late: dict[str, SettingsByName] = {
                 "imitated": dict(staleness=lag, total_timesteps=longer(config, lag)),
                 "fixed": real | dict(schedule="fixed"),
@@ -80,4 +90,4 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "Rollouts that wait in a queue show what those of asynchronous actors of the same lag do (figure 1's method)."
-STUDY = Study("asynchrony", CLAIM, grid, verdict, pictures="treatment", everywhere={"lag": 0}, minutes=8)
+STUDY = Study("asynchrony", CLAIM, grid, verdict, pictures="treatment", everywhere={"lag": 0}, ranges=RANGES, minutes=8)

@@ -67,4 +67,6 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1)."
-STUDY = Study("staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0}, minutes=24)
+STUDY = Study(
+    "staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0}, panels="treatment", minutes=24
+)

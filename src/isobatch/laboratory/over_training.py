@@ -44,10 +44,12 @@ def draw_critical_batches(found: Sequence[CriticalBatch], own_batch: int, path: 
 
     figure, axes = new_figure((8, 4.6))
     axes.set(yscale="log", xlabel="environment steps", ylabel="critical batch size, samples")
+    last = max(entry.env_steps for entry in found)
+    axes.set_xlim(0, 1.08 * last)
     for color, (method, style) in enumerate(zip(METHODS, ("o-", "s--"), strict=True)):
         mine = [entry for entry in found if entry.method == method]
         steps = np.array([entry.env_steps for entry in mine])
-        draw_points(axes, steps * (1 + 0.008 * color), [entry.estimate for entry in mine], style, color, method)
+        draw_points(axes, steps + 0.006 * color * last, [entry.estimate for entry in mine], style, color, method)
     axes.axhline(own_batch, color="0.4", linestyle=":", linewidth=1.2, label="this run's batch")
     axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -1,37 +1,44 @@
-// Gaps between the largest and the smallest batch, as bars on a square-root axis.
+// Differences by environment and variant, as bars on a square-root axis: between the largest and the smallest batch,
+// and of the pairs that a study names.
 
-const gaps = { hidden: new Set() };
-const gapsCanvas = data.gaps && canvasOf(byId("gaps-plot"), () => drawGaps());
-
-function drawGaps() {
-  const { envs, bars } = data.gaps;
-  const variants = data.gaps.variants.filter((variant) => !gaps.hidden.has(variant));
+function drawBars({ chart, hidden, canvas }) {
+  const { envs, bars, sides } = chart;
+  const variants = chart.variants.filter((variant) => !hidden.has(variant));
   const own = bars.filter((bar) => variants.includes(bar.variant));
-  const width = gapsCanvas.width(), height = width < 520 ? 300 : 360;
-  const picture = pictureOf(width, height, { "aria-label": "Gaps by environment and variant." });
+  const width = canvas.width(), height = width < 520 ? 300 : 360;
+  const picture = pictureOf(width, height, { "aria-label": `${chart.axis}, by environment and variant.` });
   if (!own.length) {
     empty(picture, width, height, "All variants are switched off.");
-    return gapsCanvas.show(picture);
+    return canvas.show(picture);
   }
   const ends = own.flatMap((bar) => [bar.low, bar.high]);
   const range = [Math.min(...ends, -0.01), Math.max(...ends, 0.01)].map((value) => value * 1.08);
-  const longest = Math.max(...envs.map(textWidth));
+  const names = envs.map((env) => env.replace(/^[a-z]+[/]/, ""));
+  const longest = Math.max(...names.map(textWidth));
   const slanted = longest > (width - 60) / envs.length - 6;
-  const top = 30, bottom = slanted ? Math.min(110, longest * 0.6 + 26) : 34;
+  const top = sides.length ? 46 : 30, bottom = slanted ? Math.min(110, longest * 0.6 + 26) : 34;
   const y = scale(range, [height - bottom, top], root);
   const yTicks = rootTicks(range, y);
   const left = Math.max(slanted ? 40 : 0, ...yTicks.map((value) => textWidth(show(value)) + 14));
   const box = { left, top, width: width - left - 10, height: height - top - bottom };
-  axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: "gap in normalized final return" });
+  axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: chart.axis });
   const band = box.width / envs.length, each = Math.min(46, (0.82 * band) / variants.length);
   envs.forEach((env, i) => {
     const [cx, cy] = [left + (i + 0.5) * band, height - bottom + 18];
     const turn = slanted ? { transform: `rotate(-32 ${cx} ${cy})`, "text-anchor": "end" } : { "text-anchor": "middle" };
-    picture.append(svg("text", { class: "name", x: cx, y: cy, ...turn }, env));
+    picture.append(svg("text", { class: "name", x: cx, y: cy, ...turn }, names[i]));
+  });
+  let begun = 0;
+  sides.forEach(({ name, count }, i) => {
+    const x = left + begun * band;
+    if (i) picture.append(svg("line", { class: "cross", x1: x, x2: x, y1: top - 12, y2: top + box.height }));
+    const middle = { x: x + (count * band) / 2, y: top - 4, "text-anchor": "middle", class: "side" };
+    picture.append(svg("text", middle, name));
+    begun += count;
   });
   picture.append(svg("line", { class: "axis", x1: left, x2: left + box.width, y1: y(0), y2: y(0) }));
   const hits = own.map((bar) => {
-    const place = data.gaps.variants.indexOf(bar.variant), i = envs.indexOf(bar.env);
+    const place = chart.variants.indexOf(bar.variant), i = envs.indexOf(bar.env);
     const at = left + (i + 0.5) * band + (variants.indexOf(bar.variant) - variants.length / 2) * each;
     const [a, b, middle] = [y(bar.low), y(bar.high), at + each / 2];
     const ends = [y(0), y(bar.value)].sort((above, below) => above - below);
@@ -43,22 +50,24 @@ function drawGaps() {
     );
     const hit = svg("rect", { class: "hit", x: at, width: each, y: top, height: box.height });
     const cells = [[swatch(place), bar.variant, bar.value, `[${show(bar.low, 2)}, ${show(bar.high, 2)}]`]];
-    const tell = () => gapsCanvas.point(middle, top + 4, html("b", {}, bar.env), tipTable(cells));
+    const tell = () => canvas.point(middle, top + 4, html("b", {}, bar.env), tipTable(cells));
     hit.addEventListener("pointermove", tell);
-    hit.addEventListener("pointerleave", () => (gapsCanvas.tip.hidden = true));
+    hit.addEventListener("pointerleave", () => (canvas.tip.hidden = true));
     return hit;
   });
   picture.append(...hits);
-  gapsCanvas.show(picture);
+  canvas.show(picture);
 }
 
-function beginGaps() {
-  byId("gaps").hidden = !data.gaps;
-  if (!data.gaps) return;
-  const entries = data.gaps.variants.map((label, place) => ({ label, place }));
-  legend(byId("gaps-legend"), entries, gaps.hidden, { change: drawGaps, mark: () => {} });
-  byId("gaps-note").textContent =
-    `Normalized final return of the largest batch minus that of 1/${data.gaps.divisor} of it, with 95 % interval, ` +
-    "on a square-root axis. Near 0 the batch size does not matter.";
-  drawGaps();
+function beginBars(name) {
+  const chart = data[name];
+  byId(name).hidden = !chart;
+  if (!chart) return;
+  const state = { chart, hidden: new Set() };
+  const draw = () => drawBars(state);
+  state.canvas = canvasOf(byId(`${name}-plot`), draw);
+  const entries = chart.variants.map((label, place) => ({ label, place }));
+  legend(byId(`${name}-legend`), entries, state.hidden, { change: draw, mark: () => {} });
+  byId(`${name}-note`).textContent = chart.note;
+  draw();
 }

@@ -1,0 +1,335 @@
+"""Write docs/results/README.md: every claim of the sources that an experiment can decide, and what was found.
+
+    python docs/results/claims.py
+
+Numbers come from the committed rows of the studies, and for what was measured on gradients from the table of
+gradients.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from isobatch.statistics.aggregates import contrast
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.comparisons import difference, difference_terms
+from isobatch.statistics.power import SMALLEST
+from isobatch.studies.claims.prox_grid import slopes
+from isobatch.studies.grid import Row
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
+from isobatch.studies.study_directory import typed
+from isobatch.studies.verdicts import estimate_text
+
+HERE = Path(__file__).parent
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+Factors = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Found:
+    verdict: str
+    effect: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim, where it is made, and the page with everything that was found."""
+
+    where: str
+    claim: str
+    page: str
+    found: Callable[[], Found | None]
+
+
+@cache
+def rows_of(study: str) -> list[Row]:
+    with gzip.open(HERE / f"{study}-rows.csv.gz", "rt", newline="") as file:
+        return [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
+
+
+def compared(study: str, what: str, x: Factors, y: Factors, claims: Callable[[Estimate], str]) -> Callable[[], Found]:
+    """X minus Y, in the end and over the run; each is judged by itself."""
+
+    def found() -> Found:
+        rows = rows_of(study)
+        each = [difference(*shared(scores(rows, c, **x), scores(rows, c, **y)))[1].value for c in (FINAL, MEAN)]
+        return in_both(what, each, [claims(estimate) for estimate in each])
+
+    return found
+
+
+def in_both(what: str, each: list[Estimate], verdicts: list[str]) -> Found:
+    verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
+    final, mean = (estimate_text(estimate, 3) for estimate in each)
+    return Found(verdict, f"{what}: {final} in the end, {mean} over the run")
+
+
+def above(estimate: Estimate) -> str:
+    """The claim is a difference above 0."""
+    return HOLDS if estimate.low > 0 else FAILS if estimate.high < 0 or estimate.high < SMALLEST else UNDECIDED
+
+
+def improves(estimate: Estimate) -> str:
+    """The claim is a difference above 0, however small."""
+    return HOLDS if estimate.low > 0 else FAILS if estimate.high < 0 else UNDECIDED
+
+
+def differs(estimate: Estimate) -> str:
+    """The claim is a difference, of either sign."""
+    return HOLDS if estimate.low * estimate.high > 0 else FAILS if none(estimate) == HOLDS else UNDECIDED
+
+
+def none(estimate: Estimate) -> str:
+    """The claim is no difference that matters."""
+    if max(abs(estimate.low), abs(estimate.high)) < SMALLEST:
+        return HOLDS
+    return FAILS if estimate.low * estimate.high > 0 else UNDECIDED
+
+
+def no_loss(estimate: Estimate) -> str:
+    """The claim is that nothing that matters is lost."""
+    return HOLDS if estimate.low > -SMALLEST else FAILS if estimate.high < 0 else UNDECIDED
+
+
+def stale(level: int, treatment: str) -> Factors:
+    return {"staleness": level, "treatment": treatment}
+
+
+def without(rule: str) -> tuple[Factors, Factors]:
+    """All rules, and the smallest batch without one of them."""
+    return {"rules": "all rules", "divisor": 64}, {"rules": rule, "divisor": 64}
+
+
+def epochs() -> Found:
+    """Largest minus smallest batch, by the number of epochs: invariance with one, and none with several."""
+    parts, verdicts = [], []
+    for column, name in ((FINAL, "in the end"), (MEAN, "over the run")):
+        ends = {
+            count: difference(*(scores(rows_of("epochs"), column, update_epochs=count, divisor=c) for c in (1, 16)))[
+                1
+            ].value
+            for count in (1, 4)
+        }
+        terms = [
+            (sign * a, x)
+            for count, sign in ((4, 1.0), (1, -1.0))
+            for a, x in difference_terms(
+                *(scores(rows_of("epochs"), column, update_epochs=count, divisor=c) for c in (1, 16))
+            )
+        ]
+        more = contrast([(a * np.sign(ends[4].value), x) for a, x in terms])[0]
+        verdicts.append(above(more))
+        parts.append(f"{estimate_text(ends[1], 3)} with one epoch, {estimate_text(ends[4], 3)} with four, {name}")
+    verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
+    return Found(verdict, "c = 1 minus c = 16: " + "; ".join(parts))
+
+
+def halving() -> Found:
+    """The slopes of the return in log2(center) and log2(coefficient), their difference, mean over environments."""
+    rows = rows_of("prox-grid")
+    envs = levels(rows, "env")
+    each = [slopes(select(rows, env=env), MEAN)[2] for env in envs]
+    mean = contrast([(1 / len(envs), values) for values in each])[0]
+    return Found(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
+
+
+def in_gradients(begin: str) -> Found | None:
+    """What the table of the blog post in gradients.md says about a claim that begins so; None: nothing yet."""
+    for line in (HERE / "gradients.md").read_text().split("\n"):
+        cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
+        if len(cells) == 3 and cells[0].startswith(begin):
+            verdict = cells[1].strip("*")
+            return Found(UNDECIDED if verdict == "cannot be told" else verdict, cells[2])
+    return None
+
+
+PAPER = [
+    Entry(
+        "figure 1a", "Treating stale data as recent makes training unstable", "staleness",
+        compared("staleness", "decoupled minus recent, 8 iterations", stale(8, "decoupled"), stale(8, "recent"), above),
+    ),
+    Entry(
+        "figure 1b", "With the decoupled objective little is lost until a staleness of about 8", "staleness",
+        compared("staleness", "decoupled at 8 minus fresh data", stale(8, "decoupled"), {"staleness": 0}, no_loss),
+    ),
+    Entry(
+        "figure 1c", "PPO's own objective holds learning back at small staleness: decoupled is better", "staleness",
+        compared(
+            "staleness", "decoupled minus behavior, 4 iterations", stale(4, "decoupled"), stale(4, "behavior"), above
+        ),
+    ),
+    Entry(
+        "figure 1c", "With very stale data the behavior policy's stability helps", "staleness",
+        compared(
+            "staleness", "behavior minus decoupled, 16 iterations, CartPole", stale(16, "behavior"),
+            stale(16, "decoupled"), above,
+        ),
+    ),
+    Entry(
+        "figure 2", "With all adjustments learning does not depend on the batch size", "invariance",
+        compared(
+            "invariance", "c = 1 minus c = 64", {"rules": "all rules", "divisor": 1},
+            {"rules": "all rules", "divisor": 64}, none,
+        ),
+    ),
+    Entry(
+        "figure 2", "No EWMA and a weak KL penalty are a lower bound", "invariance",
+        compared(
+            "invariance", "all rules minus the reference, c = 1", {"rules": "all rules", "divisor": 1},
+            {"rules": "no EWMA, weak KL penalty"}, above,
+        ),
+    ),
+    *(
+        Entry(
+            "figures 2, 3", f"The smallest batch needs the {name}", "invariance",
+            compared("invariance", "with it minus without, c = 64", *without(rule), above),
+        )
+        for name, rule in (
+            ("adjustment of Adam's step size", "no Adam rule"),
+            ("adjustment of advantage normalization", "no advantage rule"),
+            ("adjustment of the EWMA", "no EWMA rule"),
+            ("adjustment of N_pi (inferred, not run)", "no N_pi rule"),
+        )
+    ),
+    Entry(
+        "section 3.2", "Adam's betas matter little: to adjust them changes nothing", "invariance",
+        compared("invariance", "adjusted minus not, c = 64", *reversed(without("betas too")), none),
+    ),
+    *(
+        Entry(
+            "appendix C", f"Adam's step size follows the square root of the batch, {than}", "adam-rule",
+            compared(
+                "adam-rule", f"square root minus {rule}, c = 64", {"adam_rule": "square root", "divisor": 64},
+                {"adam_rule": rule, "divisor": 64}, above,
+            ),
+        )
+        for rule, than in (("linear", "not the batch itself"), ("none", "and does not stay"))
+    ),
+    *(
+        Entry(
+            "section 3.1", claim, "sgd-rule",
+            compared(
+                "sgd-rule", f"{rule}: c = 16 minus c = 64", {"sgd_rule": rule, "divisor": 16},
+                {"sgd_rule": rule, "divisor": 64}, claims,
+            ),
+        )
+        for rule, claim, claims in (
+            ("linear", "With SGD a learning rate that follows the batch itself keeps batch sizes alike", none),
+            ("square root", "With SGD its square root does not", differs),
+        )
+    ),
+    Entry("section 4", "The adjustments need one policy epoch", "epochs", epochs),
+    *(
+        Entry(
+            "figure 4", f"EWMA improves {plain.upper()}, a little", "ewma",
+            compared("ewma", f"{plain}-ewma minus {plain}", {"algo": f"{plain}-ewma"}, {"algo": plain}, improves),
+        )
+        for plain in ("ppo", "ppg")
+    ),
+    Entry("appendix G", "Halving the center of mass acts like halving the KL coefficient", "prox-grid", halving),
+]  # fmt: skip
+POST = [
+    Entry("figure 1", "Gradients of one trajectory are more alike than those of two, at step 399,360", "gradients",
+          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 399,360)")),
+    Entry("figure 1", "The same at step 450,560", "gradients",
+          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 450,560)")),
+    Entry("figure 2", "In covariance form the correlation is close to zero", "gradients",
+          partial(in_gradients, "In covariance form the correlation is close to zero")),
+    Entry("figure 3", "Batches of long rollouts are more often strongly aligned or opposed", "gradients",
+          partial(in_gradients, "Gradients of 4x256 batches are more often")),
+    Entry("text", "At equal data a longer rollout has a larger variance", "gradients",
+          partial(in_gradients, "At equal data a longer rollout has a larger variance")),
+    Entry("text", "Because covariance makes its effective sample size smaller", "gradients",
+          partial(in_gradients, "It is the covariance along a trajectory")),
+    Entry("text", "Short rollouts are biased, long ones less so", "gradients",
+          partial(in_gradients, "Short rollouts are biased")),
+    Entry("figure 5", "A larger lambda makes the directions of single gradients more various", "gradients",
+          partial(in_gradients, "A larger lambda makes the directions")),
+    Entry("figure 4", "Not even lambda 0 removes the correlation along a trajectory", "gradients",
+          partial(in_gradients, "No lambda removes the likeness in direction")),
+    Entry("text", "Individual variance grows with T", "gradients",
+          partial(in_gradients, "The individual variance grows with T")),
+    Entry("text", "Lambda acts alike on the variance at short and at long rollouts", "gradients",
+          partial(in_gradients, "Lambda acts alike on the variance")),
+    Entry("figure 6", "With a larger lambda batch gradients are less extreme", "gradients",
+          partial(in_gradients, "With a larger lambda the gradients of batches")),
+    Entry("conclusion", "Shuffling takes correlation out of minibatches", "gradients",
+          partial(in_gradients, "Shuffling takes correlation out")),
+    Entry("text", "Clipping is another kind of bias", "gradients",
+          partial(in_gradients, "Clipping changes the direction")),
+    Entry("conclusion", "The choice of N and T influences learning: 16 x 64 against 4 x 256", "gradients",
+          partial(in_gradients, "The choice of N and T influences learning")),
+    Entry("text", "Many environments for few steps beat few for many (Mayor et al. 2025)", "geometry",
+          compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
+]  # fmt: skip
+GUIDE = [
+    Entry("n_steps", "Longer rollouts reduce the bias of bootstrapping", "gradients",
+          partial(in_gradients, "Short rollouts are biased")),
+    Entry("n_steps", "Consecutive samples are correlated, so worth less", "gradients",
+          partial(in_gradients, "It is the covariance along a trajectory")),
+    Entry("n_envs", "More environments instead of steps learn better", "geometry",
+          compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
+    Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",
+          compared("adam-rule", "square root minus unchanged, c = 64", {"adam_rule": "square root", "divisor": 64},
+                   {"adam_rule": "none", "divisor": 64}, above)),
+]  # fmt: skip
+QUESTION = [
+    Entry(
+        "question", f"A mean over all steps is as good as the textbook's sum over trajectories, with {name}",
+        "aggregation",
+        compared(
+            "aggregation", "mean minus sum", {"optimizer": optimizer, "aggregation": "timestep"},
+            {"optimizer": optimizer, "aggregation": "trajectory"}, no_loss,
+        ),
+    )
+    for optimizer, name in (("adam", "Adam"), ("sgd", "SGD, each at its best rate"))
+]  # fmt: skip
+ARXIV = "https://arxiv.org/abs/2110.00641"
+BLOG = "https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/"
+SOURCES = {
+    "Hilton, Cobbe & Schulman 2021, [Batch size-invariance for policy optimization](" + ARXIV + ")": PAPER,
+    f"[Effect of Parallel Environments and Rollout Steps in PPO]({BLOG}), ICLR Blogposts 2026": POST,
+    "A community guide to n_envs, n_steps and batch size ([three levers](../guide.md))": GUIDE,
+    "[Batches in policy gradient methods](https://stats.stackexchange.com/q/631002), Cross Validated": QUESTION,
+}
+INTRODUCTION = f"""\
+**Which of these claims hold here?** One line for each claim that an experiment of this size can decide, with the effect
+and its 95 % interval, in normalized return unless it says otherwise. A claim of a difference *holds* if the interval
+lies above 0 and *does not hold* if it lies below 0, or wholly below {SMALLEST} where the claim is of a large one; a
+claim of no difference *holds* if the interval lies within {SMALLEST} of 0 and *does not hold* if it excludes 0;
+everything else is *undecided*. Environments are small and bases are not all well tuned: each page says what that means
+for its claim. Made from the committed rows by `python docs/results/claims.py`. Advice without an experiment is checked
+by [`isobatch advise`](../advice.md)."""
+
+
+def lines() -> Iterator[str]:
+    yield "# What the sources claim, and what was found"
+    yield ""
+    yield INTRODUCTION
+    for source, entries in SOURCES.items():
+        yield ""
+        yield f"## {source}"
+        yield ""
+        yield "| where | claim | | effect | page |"
+        yield "|---|---|---|---|---|"
+        for entry in entries:
+            found = entry.found()
+            if found is None:
+                continue
+            cells = [entry.where, entry.claim, f"**{found.verdict}**", found.effect, f"[{entry.page}]({entry.page}.md)"]
+            yield f"| {' | '.join(cells)} |"
+
+
+def page() -> str:
+    return "\n".join(lines()) + "\n"
+
+
+if __name__ == "__main__":
+    (HERE / "README.md").write_text(page())
