@@ -63,7 +63,11 @@ def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None
         read_all(directory)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", gzip.compress(b"a,b\n"), gzip.compress(LINE)[:-9]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", gzip.compress(b"a,b\n"), gzip.compress(LINE)[:-9]],
+    ids=["empty", "other", "words", "cut"],
+)
 def test_damaged_curves_are_had_again_without_their_results(content: bytes, tmp_path: Path) -> None:
     directory = begun(tmp_path / "search", **{"groups/0000.csv.gz": content})
     with pytest.raises(UsageError, match=r"0000\.csv\.gz' is damaged: remove '.*0000\.json', and give the same"):
