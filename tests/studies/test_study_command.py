@@ -42,7 +42,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert "part 3 of 3" in progress
     assert f"Report, to open in a browser: {out / 'report.html'}" in printed.replace("\n", "")
     pictures = sorted(path.name for path in out.glob("*.png"))
-    assert pictures == ["curves-4.png", "curves-8.png", "scores.png"]
+    assert pictures == ["averages.png", "curves-4.png", "curves-8.png", "scores.png"]
     assert {path.with_suffix(".svg") for path in out.glob("*.png")} == set(out.glob("*.svg"))
     for path in (*out.glob("*.png"), *out.glob("*.svg")):
         path.unlink()
