@@ -15,6 +15,7 @@ from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.training.checkpoints import flatten
 from isobatch.training.loading import load_run
 from isobatch.training.metrics import METRICS, read_metrics
+from isobatch.training.run_directory import RunDirectory
 from isobatch.training.stages import stage_configs, train_stages
 
 pytestmark = pytest.mark.xdist_group("stages")
@@ -101,3 +102,8 @@ def test_flags_that_do_not_go_together(tmp_path: Path, grown: Path, capsys: pyte
 
 def test_a_schedule_is_read() -> None:
     assert parse_batch_schedule("0:64, 0.2:256") == (Stage(0.0, 64), Stage(0.2, 256))
+
+
+def test_commands_that_want_one_run_name_the_stages(grown: Path) -> None:
+    with pytest.raises(UsageError, match=r"holds a run in stages: name one of them, as .*stage-2"):
+        RunDirectory.open(grown)

@@ -175,7 +175,8 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
 
 def stages_in(run_dir: Path) -> StagesInfo | None:
     """What a run in stages was begun with; None for any other."""
-    from isobatch.training.stages import STAGES, read_stages
+    from isobatch.training.run_directory import STAGES
+    from isobatch.training.stages import read_stages
 
     return read_stages(run_dir) if (run_dir / STAGES).is_file() else None
 

@@ -39,6 +39,7 @@ from isobatch.training.metrics import Table, read_metrics
 
 WAITED = ("actors/learner_waited", "actors/actor_waited")  # columns of `timing.csv`
 CONFIG, INFO, TIMING, CHECKPOINTS = "config.yaml", "run.json", "timing.csv", "checkpoints"
+STAGES = "stages.json"  # of a directory that holds a run in stages, each in a directory of its own
 
 
 class RunInfo(TypedDict):
@@ -104,6 +105,9 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         if not cls.holds_run(path):
+            if (path / STAGES).is_file():
+                newest = max(path.glob("stage-*"), default=path / "stage-1")
+                raise UsageError(f"run_dir={str(path)!r} holds a run in stages: name one of them, as {str(newest)!r}.")
             raise UsageError(
                 f"run_dir={str(path)!r} holds no run: it has no {CONFIG} and {INFO}; check the path, or train it first."
             )

@@ -22,10 +22,9 @@ from isobatch.settings.options import Options
 from isobatch.settings.parsing import SettingsByName
 from isobatch.training.metrics import METRICS, read_metrics
 from isobatch.training.result import Progress, Result
-from isobatch.training.run_directory import RunDirectory
+from isobatch.training.run_directory import STAGES, RunDirectory
 from isobatch.training.trainer import Say, Watch, train
 
-STAGES = "stages.json"  # in the directory that holds those of the stages
 LINES = "log_interval"  # the option that decides what a run is, beside its seeds
 
 
