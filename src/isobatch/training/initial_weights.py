@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def carry_over(path: Path, states: TrainState, config: Config) -> TrainState:
         states = eqx.tree_at(place, states, place(theirs))
     ours, rewards = states.learning.reward_scale, theirs.learning.reward_scale
     if ours is not None and rewards is not None:
-        scale = dataclasses.replace(ours, moments=rewards.moments)
+        scale = eqx.tree_at(lambda r: r.moments, ours, rewards.moments)
         states = eqx.tree_at(lambda s: s.learning.reward_scale, states, scale)
     env = environment_of(config)
     if isinstance(env, HostEnvironment):  # its seeds are those of the run
