@@ -201,7 +201,7 @@ def test_before_the_first_epoch_nothing_is_clipped(made: SimpleNamespace) -> Non
     table = effects(config, made)
     assert table.shape == (3, 3, len(QUANTITIES))
     np.testing.assert_allclose(table[:, 0], [[1, 1, 0, 0]] * 3, atol=1e-5)
-    assert np.all(table[:, 1:, QUANTITIES.index("kl")] > 0)
+    assert np.all(table[:, 1:, list(QUANTITIES).index("kl")] > 0)
     unclipped = effects(config.replace(clip_eps=float("inf")), made)
     np.testing.assert_allclose(unclipped[..., :2], 1, atol=1e-4)
 
