@@ -10,7 +10,7 @@ from isobatch.cli.main import main
 from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config
-from isobatch.settings.parsing import inf_as_text, parse_value
+from isobatch.settings.parsing import inf_as_text, parse_value, plain_json
 
 
 @pytest.mark.parametrize("word", [True, 1, "1", "true", "True", "yes", "on", "ON", np.True_])
@@ -81,3 +81,13 @@ def test_infinity_is_written_so_that_it_is_read_back():
     assert inf_as_text(0.5) == 0.5
     assert Config.from_dict(yaml.safe_load(dump_config(config))) == config
     assert Config.from_dict({k: inf_as_text(v) for k, v in config.to_dict().items()}) == config
+
+
+def test_what_json_has_nothing_for_is_text() -> None:
+    """YAML has dates and bytes, and so have files of other libraries."""
+    read = yaml.safe_load("{day: 2020-01-02, key: !!binary aGk=, numbers: [1, 0.5, true, null, .nan]}")
+    assert json.loads(json.dumps(plain_json(read), allow_nan=False)) == {
+        "day": "2020-01-02",
+        "key": "b'hi'",
+        "numbers": [1, 0.5, True, None, None],
+    }

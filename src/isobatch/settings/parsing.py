@@ -52,7 +52,8 @@ def inf_as_text(value: object) -> object:
 
 
 def plain_json(value: object) -> object:
-    """Results as JSON has them: dataclasses as mappings, arrays as lists; what is not a finite number is null."""
+    """Results as JSON has them: dataclasses as mappings, arrays as lists; what is not a finite number is null, and what
+    JSON has nothing for, as YAML's dates in settings of others, is text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain_json(dataclasses.asdict(value))
     if isinstance(value, dict):
@@ -63,7 +64,7 @@ def plain_json(value: object) -> object:
         return plain_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 @overload
