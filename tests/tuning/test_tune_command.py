@@ -53,6 +53,7 @@ def test_from_defaults_leaves_out_what_is_known_of_the_environment() -> None:
         (["--env", "CartPol-v1"], "did you mean CartPole-v1"),
         (["--algo", "pppo"], "algo='pppo' is unknown; did you mean ppo"),
         (["--serch", "gamma"], "unknown flag --serch; did you mean --search"),
+        (["CartPole-v1"], "unknown argument CartPole-v1: use --env CartPole-v1."),
         (["--on", "rai"], "on='rai' is unknown; did you mean ray"),
         (["--from-defaults", "--preset", "atari-ppo"], "--from-defaults starts from the algorithm alone"),
         (["--seed", "-1"], "seed=-1 must be at least 0."),

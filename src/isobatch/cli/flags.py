@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from isobatch.envs.catalog import check_env_id
+from isobatch.envs.catalog import IN_JAX, check_env_id
 from isobatch.errors import UsageError, near_matches, unknown_name
 from isobatch.settings.config import Config, Hypers, iterations_of
 from isobatch.settings.fields import COUNT, POSITIVE, Field, fields_of
@@ -200,11 +200,14 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         word = unknown[0].split("=")[0]
         names = called_elsewhere(word.removeprefix("--").replace("-", "_"))
         ours = [flag for name in names if (flag := "--" + name.replace("_", "-")) in parser.flags()]
-        hint = (
-            f"; what other libraries call so is set by {' and '.join(ours)} here."
-            if ours
-            else near_matches(word, parser.flags())
-        )
+        values = {"--env": IN_JAX, "--algo": ALGORITHMS}
+        meant = [f"{flag} {word}" for flag, known in values.items() if word in known and flag in parser.flags()]
+        if meant:
+            hint = f": use {meant[0]}."
+        elif ours:
+            hint = f"; what other libraries call so is set by {' and '.join(ours)} here."
+        else:
+            hint = near_matches(word, parser.flags())
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint or f'. {parser.hint}'}")
 
 
