@@ -98,7 +98,7 @@ MAPPINGS, SIZES = Path("/proc/self/maps"), Path("/proc/self/statm")
 MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
 NEW_PROGRAMS: list[str] = []  # events, one for each since mappings were counted
 LOOKED_FOR = "/jax/compilation_cache/compile_requests_use_cache"  # a program, which is then loaded or compiled
-MOST_NEW = 300  # of them between two counts, which take 10 ms each: one has 3 to 20 mappings
+MOST_NEW = 200  # of them between two counts, which take 10 ms each: one has up to 40 mappings
 MOST_RESIDENT = 1_500_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
 MOST_FOR_THE_NEXT = 1_000_000_000  # of those that a group of tests leaves to another, which shares little with it
 
