@@ -32,9 +32,9 @@ from isobatch.studies.claims.transfer import evidence
 from isobatch.studies.figures import draw_bars, draw_scores
 from isobatch.studies.grid import Grid, Measurement, Row
 from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
+from isobatch.studies.result_files import csv_text, typed
 from isobatch.studies.runner import run_study
 from isobatch.studies.scores import FINAL, levels, scores
-from isobatch.studies.study_directory import csv_text, typed
 from isobatch.studies.summary_table import COLUMNS, SummaryLine, summarize_rows, variant_name
 from isobatch.studies.verdicts import MEASURES, estimate_text
 

@@ -113,8 +113,8 @@ def train_first(args: argparse.Namespace, command: str, **changes: object) -> Pa
     with console.training_bar(config.env_steps, args.quiet) as watch:
         result = train(config, run_dir=run_dir, watch=watch, say=console.say, **vars(options))
     if result.interrupted:
-        words = RunDirectory(run_dir).quoted
-        raise RunError(f"interrupted: isobatch train --resume {words}, then isobatch {command} {words}")
+        quoted = RunDirectory(run_dir).quoted
+        raise RunError(f"interrupted: isobatch train --resume {quoted}, then isobatch {command} {quoted}")
     return run_dir
 
 
@@ -219,8 +219,8 @@ def kept(run_dir: Path) -> str:
     """What to do when another process has failed."""
     from isobatch.training.run_directory import RunDirectory
 
-    words = RunDirectory(run_dir).quoted
-    return f" The last checkpoint is kept: go on with isobatch train --resume {words}, in each process."
+    quoted = RunDirectory(run_dir).quoted
+    return f" The last checkpoint is kept: go on with isobatch train --resume {quoted}, in each process."
 
 
 def moved(config: Config, before: int, devices: int) -> Config:
@@ -269,11 +269,11 @@ def show(result: Result) -> None:
         console.out.print(f"{share:.0%} of the steps were learned from: whole episodes.")
     if result.options.eval_interval:
         console.out.print(evaluations_sentence(result))
-    words = RunDirectory(result.run_dir).quoted
+    quoted = RunDirectory(result.run_dir).quoted
     if result.interrupted:
-        console.out.print(f"Interrupted and kept: isobatch train --resume {words}")
+        console.out.print(f"Interrupted and kept: isobatch train --resume {quoted}")
     else:
-        console.out.print(f"isobatch eval {words}\nisobatch plot {words}")
+        console.out.print(f"isobatch eval {quoted}\nisobatch plot {quoted}")
 
 
 def evaluations_sentence(result: Result) -> str:

@@ -8,7 +8,7 @@ of each environment, in which long episodes do not end. All policies play in the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -23,6 +23,7 @@ from isobatch.laboratory.branch_sizes import BranchPlan, BranchSize, base_config
 from isobatch.laboratory.branch_states import measured_moments, planted, without_steps
 from isobatch.laboratory.jax_source import settled
 from isobatch.laboratory.partial_results import PartialResults
+from isobatch.laboratory.sections.section import Watch
 from isobatch.laboratory.source import draws
 from isobatch.laboratory.subject import NotMeasurableError, Subject
 from isobatch.learning.state import TrainState
@@ -39,8 +40,6 @@ MARKS = 4  # policies of a branch that are played, at equal distances; the last 
 SAVE_SECONDS = 15.0  # of training between two copies from which an interrupted branch goes on
 EPISODES_SEED = 11  # added to that of the measurement, for environments in which policies play
 SETTLED_SEED = 13  # and for those that branches begin in
-
-Watch = Callable[[float], None]  # of the part that is done
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
-from isobatch.formatting import html_list, html_table
+from isobatch.formatting import Say, html_list, html_table
 from isobatch.laboratory.branch_costs import branch_sentence
 from isobatch.laboratory.costs import MeasurementPlan, plan
 from isobatch.laboratory.options import LabOptions
@@ -33,7 +33,6 @@ from isobatch.settings.options import Options
 from isobatch.training.loading import LoadedRun, checkpoint_numbers, load_run
 
 Watch = Callable[[str, float], None]  # of what is measured, and of the part of everything that is done
-Say = Callable[[str], None]
 S = TypeVar("S")
 STANDARD_OPTIONS = LabOptions()
 

@@ -184,6 +184,6 @@ def squared_mean(products: np.ndarray, weights: np.ndarray, together: np.ndarray
     return share * within + (1 - share) * between
 
 
-def weights_of(chains: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
+def weights_of(chains: int, seed: int = 0) -> np.ndarray:
     """[1 + R, C]: every chain once, then resamples of whole chains."""
-    return np.concatenate([np.ones((1, chains)), resample(chains, resamples, seed)])
+    return np.concatenate([np.ones((1, chains)), resample(chains, seed=seed)])

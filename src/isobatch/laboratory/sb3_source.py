@@ -23,7 +23,8 @@ from stable_baselines3.common.vec_env import VecNormalize
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError, first_line
-from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, DiagnosisProgress, Say, Watch, measure_sections
+from isobatch.formatting import Say
+from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, DiagnosisProgress, Watch, measure_sections
 from isobatch.laboratory.host_source import OutsideSource
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.sb3_policy import TorchPolicy, load_model

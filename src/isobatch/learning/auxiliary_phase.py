@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from isobatch.learning import losses
-from isobatch.learning.micro_batches import gradient_of
+from isobatch.learning.micro_batches import Metrics, gradient_of
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import updated
 from isobatch.learning.proximal import Ewma
@@ -24,8 +24,6 @@ from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.shards import axes_of, mean, shard_key
 from isobatch.settings.config import Config, Hypers
-
-Metrics = dict[str, Float[Array, ""]]
 
 
 class AuxiliaryBatch(eqx.Module):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Key
 from isobatch.learning import losses
 from isobatch.learning.advantages import gae
 from isobatch.learning.aggregation import aggregate, sample_weights
-from isobatch.learning.micro_batches import gradient_of
+from isobatch.learning.micro_batches import Metrics, gradient_of
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import updated
 from isobatch.learning.state import Learner
@@ -28,7 +28,6 @@ from isobatch.networks.shards import axes_of, mean, shard_key, total
 from isobatch.rollouts.segment import Segment, complete_episodes, trajectories
 from isobatch.settings.config import Config, Hypers
 
-Metrics = dict[str, Float[Array, ""]]
 Part = Literal["joint", "policy", "value"]
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Array
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.envs.watchdog import START_SECONDS, HangError, Watched, closed_in_time
 from isobatch.errors import RunError, first_line
+from isobatch.formatting import Say
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.env_groups import EnvGroup, LocalEnvs, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, replaced
@@ -28,7 +29,6 @@ from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config
 
 T = TypeVar("T")
-Say = Callable[[str], None]
 Beat = Callable[[], None]
 AnyArray = Array | np.ndarray
 GroupKeys = Sequence[AnyArray]  # of each group of environments, [S, ...]

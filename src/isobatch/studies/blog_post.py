@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from isobatch.drawing import save_figure
 from isobatch.files import replace_file
-from isobatch.laboratory.diagnosis import Say, Watch
+from isobatch.formatting import Say
+from isobatch.laboratory.diagnosis import Watch
 from isobatch.laboratory.sections.geometries import draw_over_training
 from isobatch.studies import blog_post_figures as figures
 from isobatch.studies.blog_post_claims import Claim, judge

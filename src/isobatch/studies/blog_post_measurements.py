@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from isobatch.formatting import Say
 from isobatch.gradients.correlation import cosine_matrix
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import batch_products, few_batches, mean_over_batches
-from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
+from isobatch.laboratory.diagnosis import Diagnosis, Watch, diagnose, subject_of
 from isobatch.laboratory.landscape import at_geometry, measure
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.result_key import key_of

@@ -19,8 +19,9 @@ from isobatch.studies.claims import study_of
 from isobatch.studies.figures import draw_study
 from isobatch.studies.grid import Row
 from isobatch.studies.html_data import ChartData, chart_data, varying_settings
+from isobatch.studies.result_files import write
 from isobatch.studies.scores import levels, unique_cells
-from isobatch.studies.study_directory import StudyDirectory, StudyInfo, write
+from isobatch.studies.study_directory import StudyDirectory, StudyInfo
 from isobatch.studies.summary_table import ALL, COLUMNS, SummaryLine, summarize_rows, variant_name
 
 PAGE = "report.html"

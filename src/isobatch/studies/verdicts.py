@@ -104,12 +104,12 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     ]
 
 
-def would_tell(terms: Sequence[tuple[float, np.ndarray]], what: str = "a difference") -> str:
+def would_tell(terms: Sequence[tuple[float, np.ndarray]]) -> str:
     """How many seeds would tell the smallest effect that matters from 0, where these could not."""
     enough, used = seeds_to_tell(terms), min(len(x) for _, x in terms)
     if enough <= used:
-        return f"{what} of {SMALLEST} would have been told"
-    return f"to tell {what} of {SMALLEST} takes about {enough:,} seeds"
+        return f"a difference of {SMALLEST} would have been told"
+    return f"to tell a difference of {SMALLEST} takes about {enough:,} seeds"
 
 
 def disagreement(interval_has_0: bool, test: StratifiedTest) -> str:

@@ -12,6 +12,7 @@ import gymnasium
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import Constructor
 from isobatch.errors import UsageError, near_matches
+from isobatch.formatting import Say
 from isobatch.networks.custom_networks import Factory
 from isobatch.settings.config import Config, setting_fields
 from isobatch.settings.fields import fields_of
@@ -19,9 +20,8 @@ from isobatch.settings.options import Options
 from isobatch.settings.schedules import Schedule
 from isobatch.training import trainer
 from isobatch.training.custom_parts import with_custom_parts
-from isobatch.training.display import is_watched, print_remark, shown_progress
+from isobatch.training.display import Watch, is_watched, print_remark, shown_progress
 from isobatch.training.result import Result
-from isobatch.training.trainer import Say, Watch
 
 
 def train(

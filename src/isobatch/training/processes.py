@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import TypeVar
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from isobatch.errors import RunError, UsageError, first_line
+from isobatch.formatting import Say
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.team import AUTO, Team
@@ -28,7 +29,6 @@ from isobatch.training.sharding import is_key
 GO = b"go"  # what process 0 says when all are there
 
 Tree = TypeVar("Tree", bound=PyTree)
-Say = Callable[[str], None]
 
 
 @contextmanager

@@ -15,15 +15,17 @@ from typing import NamedTuple, TypedDict
 
 from isobatch.errors import UsageError
 from isobatch.files import write_file
+from isobatch.formatting import Say
 from isobatch.rescaling import rescale
 from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import SettingsByName
+from isobatch.training.display import Watch
 from isobatch.training.metrics import METRICS, read_metrics
 from isobatch.training.result import Progress, Result
 from isobatch.training.run_directory import STAGES, RunDirectory
-from isobatch.training.trainer import Say, Watch, train
+from isobatch.training.trainer import train
 
 LINES = "log_interval"  # the option that decides what a run is, beside its seeds
 

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,11 +19,13 @@ from isobatch.advice.monitors import monitor, unspoken
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.executors.ray_connection import connected
+from isobatch.formatting import Say
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.async_program import AsyncProgram
 from isobatch.training.devices import use_cores
+from isobatch.training.display import Watch
 from isobatch.training.evaluations import Evaluations
 from isobatch.training.initial_weights import carry_over, start_from
 from isobatch.training.loop import Advance, advances, lines_of
@@ -40,9 +42,6 @@ from isobatch.training.schedule_file import schedule_to_replay
 from isobatch.training.sharding import ShardLayout, layout_for
 
 SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
-
-Say = Callable[[str], None]
-Watch = Callable[[Progress], None]
 
 
 def train(

@@ -13,7 +13,7 @@ from isobatch.statistics.normalization import bounds_of
 from isobatch.studies.charts import WINDOW, seed_lines
 from isobatch.studies.html_data import METRICS, NORMALIZED, longest_run, short
 from isobatch.studies.report import asset, curve_controls, duration, json_text, style, table
-from isobatch.studies.study_directory import write
+from isobatch.studies.result_files import write
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import RETURN, Table
 from isobatch.tuning.directory import PAGE

@@ -17,8 +17,8 @@ from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
 from isobatch.studies.lanes import log_interval_of
+from isobatch.studies.result_files import now
 from isobatch.studies.rows import version
-from isobatch.studies.study_directory import now
 from isobatch.tuning.directory import Asked, Confirmed, Group, TuneDirectory
 from isobatch.tuning.group import GroupResult, TrainGroup, trials_at_once
 from isobatch.tuning.halving import Halving

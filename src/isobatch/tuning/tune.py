@@ -17,7 +17,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
-from isobatch.studies.study_directory import write
+from isobatch.studies.result_files import write
 from isobatch.training.lock import locked
 from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
 from isobatch.tuning.ranges import chosen_ranges, config_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -10,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from isobatch.envs.host_interface import HostEnvironment
+from isobatch.formatting import Say
 from isobatch.rollouts.acting import Acting, Policy, Stepping
 from isobatch.rollouts.actors.wire import packed_tree
 from isobatch.rollouts.collected import CollectedRollout
@@ -17,8 +17,6 @@ from isobatch.rollouts.collector import Collecting, Collector, GroupKeys
 from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config
-
-Say = Callable[[str], None]
 
 
 class PolicyVersion:

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array
 
 from isobatch.errors import RunError
-from isobatch.formatting import counted
+from isobatch.formatting import Say, counted
 from isobatch.rollouts.acting import Policy
-from isobatch.rollouts.actors.interface import Backend, PolicyVersion, Say
+from isobatch.rollouts.actors.interface import Backend, PolicyVersion
 from isobatch.rollouts.actors.ledger import Ledger, Piece, RolloutTask
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import AnyArray, GroupKeys

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from isobatch.errors import RunError
-from isobatch.rollouts.actors.interface import PolicyVersion, Say
+from isobatch.formatting import Say
+from isobatch.rollouts.actors.interface import PolicyVersion
 from isobatch.rollouts.actors.wire import Header, from_bytes, to_bytes
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import GroupKeys
