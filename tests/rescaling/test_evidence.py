@@ -71,7 +71,7 @@ def test_in_words() -> None:
     ("target", "keep"),
     [
         (dict(num_envs=64), ITERATION_BATCH),
-        (dict(devices=4), ITERATION_BATCH),
+        (dict(devices=4), MINIBATCH_COUNT),  # fewer environments per device keep the batch, and nothing else changes
         (dict(num_envs=4), MINIBATCH_COUNT),  # the other one kept less
         (dict(num_envs=64, num_steps=64), MINIBATCH_COUNT),  # a batch was asked for
         (dict(factor=1 / 4), MINIBATCH_COUNT),

@@ -212,8 +212,6 @@ def moved(config: Config, before: int, devices: int) -> Config:
     if devices < 2 and before < 2:
         raise UsageError(f"from_devices={before} needs another number of devices to go to: add --devices.")
     result = rescale(config, devices=devices, devices_before=before)
-    if result.evidence:
-        console.say(result.evidence)
     for change in result.changes:
         console.say(
             f"{change.name}: {setting_text(change.before, 6)} -> {setting_text(change.after, 6)} ({change.rule})"

@@ -181,9 +181,9 @@ def rescale(
 
 def measured_choice(config: Config, target: Target) -> tuple[str, str]:
     """What to hold according to what was measured, and why, in a sentence; the rules where nothing is known."""
-    if not target.given.keys() <= {"num_envs", "devices"}:
+    if target.num_envs is None or target.num_steps is not None:
         return MINIBATCH_COUNT, ""
-    pair = better_than(MINIBATCH_COUNT, ITERATION_BATCH, config, target.sizes(config)[0])
+    pair = better_than(MINIBATCH_COUNT, ITERATION_BATCH, config, target.num_envs)
     if pair is None:
         return MINIBATCH_COUNT, ""
     rules, better = pair
