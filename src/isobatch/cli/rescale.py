@@ -111,7 +111,9 @@ def run(args: argparse.Namespace) -> int:
         after, remarks = converted.config, (*remarks, *converted.remarks)
     answer = answer_in(args.library, after, source)
     text = answer.text if answer else dump_settings(changed_settings(after))
-    others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
+    others = []
+    if after.num_envs != before.num_envs:
+        others = alternatives(before, after.num_envs, critical, args.use, args.without)
     control = _control_sentences(source, before, after)
     doubtful = _doubtful(source, before, after)
     if args.out:

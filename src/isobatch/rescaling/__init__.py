@@ -27,6 +27,7 @@ from isobatch.settings.parsing import SettingsByName, inf_as_text
 ASKED_BOTH = "both asked for"
 HOLDS = MINIBATCH_COUNT, MINIBATCH_SIZE, ITERATION_BATCH = ("minibatch-count", "minibatch-size", "iteration-batch")
 """What can stay beside the target of a change."""
+HOLD_MINIBATCH = "iteration-batch-only"  # the rule by which minibatches keep their size
 MEASURED = "measured"
 KEEPS = (MEASURED, *HOLDS)
 """What can be asked to stay: one of these, or the one that evidence is for."""
@@ -146,7 +147,7 @@ def rescale(
     if keep == ITERATION_BATCH:
         target = same_iteration_batch(config, target)
     if keep == MINIBATCH_SIZE:
-        use = (*use, "iteration-batch-only")
+        use = (*use, HOLD_MINIBATCH)
     if critical_batch is not None and not 0 < critical_batch < math.inf:
         raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
     rules = choose_rules(config, tuple(use), tuple(without))
@@ -157,7 +158,8 @@ def rescale(
                 "of samples or a run that measured it with --noise-scale, or drop the rule."
             )
     names = [rule.name for rule in rules]
-    hold_minibatch = "iteration-batch-only" in names
+    hold_minibatch = HOLD_MINIBATCH in names
+    keep = MINIBATCH_SIZE if hold_minibatch else keep
     new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch)
     c = config.geometry.iteration_batch / (new_envs * new_steps)
     factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
