@@ -44,7 +44,8 @@ def test_an_average_has_figures_of_its_own_where_there_are_some() -> None:
 def test_nothing_is_told_that_was_not_measured() -> None:
     assert kept_by(MINIBATCH_SIZE, PPO, 64) is None
     assert kept_by(ITERATION_BATCH, PPO, 16) is None
-    assert kept_by(ITERATION_BATCH, PPO.replace(objective="kl"), 64) is None
+    for other in (dict(objective="kl"), dict(policy_iterations_per_phase=2), dict(lr_schedule="adaptive")):
+        assert kept_by(ITERATION_BATCH, PPO.replace(**other), 64) is None
 
 
 def test_the_way_that_kept_most_is_first() -> None:

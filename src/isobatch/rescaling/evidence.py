@@ -53,7 +53,8 @@ def kept_by(way: str, before: Config, num_envs: float) -> Kept | None:
 
     An averaged proximal policy has figures of its own where the batch changes; where it stays those of PPO stand.
     """
-    if before.objective != "clip" or before.policy_iterations_per_phase or num_envs == before.num_envs:
+    other_kind = before.objective != "clip" or before.policy_iterations_per_phase or before.lr_schedule == "adaptive"
+    if other_kind or num_envs == before.num_envs:
         return None
     asked = math.log(num_envs / before.num_envs)
     algo = "ppo-ewma" if before.proximal_policy == "ewma" else "ppo"
