@@ -217,7 +217,13 @@ def wall_clock(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             color = COLORS[list(LAGS).index(kind)]
             style = ("-", "--", ":")[list(OBJECTIVES).index(objective)]
             mean = np.mean([course.returns for course in seeds], axis=0)
-            axes.plot(seeds[0].seconds, mean, style, color=color, label=f"{kind}, {objective}" if lag else kind)
+            axes.plot(
+                seeds[0].seconds,
+                mean,
+                style,
+                color=color,
+                label=kind if not lag and objective == "PPO" else f"{kind}, {objective}",
+            )
         axes.axhline(score, color="#888888", linewidth=0.8)
         axes.set(title=name, xlabel=f"seconds of training, {args.seeds} seeds at once", ylabel="return")
         axes.legend(fontsize=8, frameon=False)
