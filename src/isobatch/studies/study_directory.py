@@ -10,6 +10,7 @@
 | `laboratory/ENV/`     | a run whose policies the laboratory measures, where the study has one                      |
 | `laboratory/ENV.json` | what it measured, written last; all of them together are `laboratory.csv`                  |
 | `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
+| `run.lock`            | who writes here, while somebody does                                                       |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
 was interrupted is therefore done again as a whole, so that it ends with the same bits. Where a grid has grown since a
@@ -23,8 +24,8 @@ import gzip
 import io
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ from isobatch.files import DRAFT, replace_file
 from isobatch.settings.versions import versions
 from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.rows import CURVES, Outcome, version
+from isobatch.training.lock import LOCK, locked
 from isobatch.training.metrics import Table, format_number, table_of
 
 INFO = "study.json"
@@ -76,8 +78,6 @@ class StudyDirectory:
             differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
-        elif holds_files(path):
-            raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             first_versions = {"versions": {package: [version] for package, version in versions().items()}}
             write_json(path / INFO, identity | sizes | first_versions)
@@ -210,9 +210,21 @@ def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:
     return {cell.name: before.get(cell.name, newest) for cell in grid.cells}
 
 
-def holds_files(path: Path) -> bool:
-    """Whether anything is in a directory but drafts, which are all that a kill at its creation leaves."""
-    return path.is_dir() and any(not each.name.endswith(DRAFT) for each in path.iterdir())
+@contextmanager
+def one_writer(path: Path, info: str, what: str) -> Iterator[None]:
+    """A directory for a study or a search (`what`), which `info` is the first file of, and in which nobody else writes.
+
+    Nothing is written where something else is; a kill at the creation leaves a lock and drafts, which are nothing.
+    """
+    names = [each.name for each in path.iterdir()] if path.is_dir() else []
+    if info not in names and any(name != LOCK and not name.endswith(DRAFT) for name in names):
+        raise UsageError(f"out={str(path)!r} is not empty and holds no {what}: name another folder.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another folder.") from None
+    with locked(path, "out"):
+        yield
 
 
 def curve_lines(cell: Cell, table: Table) -> str:
