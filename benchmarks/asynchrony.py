@@ -353,8 +353,8 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     import jax.numpy as jnp
 
     from isobatch.envs.registry import environment_of
-    from isobatch.rollouts.actors.interface import LocalBackend, Place, Published
-    from isobatch.rollouts.env_groups import OwnEnvs
+    from isobatch.rollouts.actors.interface import LocalBackend, Place, PolicyVersion
+    from isobatch.rollouts.env_groups import LocalEnvs
     from isobatch.training.actor_functions import RolloutFunctions, actor_functions_for
     from isobatch.training.async_program import standings_of
     from isobatch.training.host_functions import split
@@ -364,10 +364,10 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     functions = actor_functions_for(config, env, states, hypers)
     before = standings_of(states, 1)[0]
     policy = (states.networks, states.obs_moments, hypers.obs_clip)
-    backend = LocalBackend(functions.acting, Place(env, config, np.array([0]), OwnEnvs(64), 60.0))
+    backend = LocalBackend(functions.acting, Place(env, config, np.array([0]), LocalEnvs(64), 60.0))
     carry = backend.open(before.envs, 0, print)
     key, keys = functions.keys_of(before.key, 0)
-    of_run, published = RolloutFunctions(functions, hypers), Published(policy)
+    of_run, published = RolloutFunctions(functions, hypers), PolicyVersion(policy)
 
     def rollout() -> Any:
         content = of_run.digest(policy, before, key, *backend.collect(carry, 0, published, keys, 1))

@@ -35,7 +35,7 @@ from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
 from isobatch.studies.runner import run_study
 from isobatch.studies.scores import FINAL, levels, scores
 from isobatch.studies.study_directory import csv_text, typed
-from isobatch.studies.summary_table import COLUMNS, Line, summarize_rows, variant_name
+from isobatch.studies.summary_table import COLUMNS, SummaryLine, summarize_rows, variant_name
 from isobatch.studies.verdicts import MEASURES, estimate_text
 
 HERE = Path(__file__).parent
@@ -216,7 +216,7 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     return f"{head}\n\n{body(name, report['verdict'], report['table'])}"
 
 
-def body(name: str, sentences: list[str], table: list[Line]) -> str:
+def body(name: str, sentences: list[str], table: list[SummaryLine]) -> str:
     """Pictures, verdict and tables."""
     lines = [
         *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in PICTURES[name]),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console, critical_batch
 from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given
-from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
+from isobatch.cli.library_settings import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.formatting import counted, rounded
@@ -168,7 +168,7 @@ def _doubtful(source: LibrarySettings | None, before: Config, after: Config) -> 
     """What is not known of another library's settings, or what no rule moves."""
     if source is None:
         return []
-    from isobatch.interop.foreign_optimizers import optimizer_cautions
+    from isobatch.interop.optimizer_cautions import optimizer_cautions
 
     cautions = optimizer_cautions(source.settings, before, after)
     return list(dict.fromkeys([*source.doubtful, *source.remarks, *cautions]))

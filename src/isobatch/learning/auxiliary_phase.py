@@ -22,7 +22,7 @@ from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner, Phase
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
-from isobatch.networks.shards import axes_of, mean, own_key
+from isobatch.networks.shards import axes_of, mean, shard_key
 from isobatch.settings.config import Config, Hypers
 
 Metrics = dict[str, Float[Array, ""]]
@@ -51,7 +51,7 @@ def auxiliary_phase(
     count = config.aux_minibatches * iterations
 
     def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
-        indices = minibatch_indices(own_key(key, across), iterations * envs, steps, count, config.minibatch_scheme)
+        indices = minibatch_indices(shard_key(key, across), iterations * envs, steps, count, config.minibatch_scheme)
 
         def step(learner: Learner, index: Array) -> tuple[Learner, Metrics]:
             return auxiliary_step(config, jax.tree.map(lambda x: x[index], flat), learner, hypers)

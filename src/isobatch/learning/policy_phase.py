@@ -24,7 +24,7 @@ from isobatch.learning.step_size import adapted, is_too_far
 from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
-from isobatch.networks.shards import axes_of, mean, own_key, total
+from isobatch.networks.shards import axes_of, mean, shard_key, total
 from isobatch.rollouts.segment import Segment, complete_episodes, trajectories
 from isobatch.settings.config import Config, Hypers
 
@@ -141,7 +141,7 @@ def optimize(
     def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
         def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
             indices = minibatch_indices(
-                own_key(key, across), rows, steps, config.num_minibatches, config.minibatch_scheme
+                shard_key(key, across), rows, steps, config.num_minibatches, config.minibatch_scheme
             )
             shuffled = jax.tree.map(lambda x: x[indices], flat)
             return jax.lax.scan(

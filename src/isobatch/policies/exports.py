@@ -29,7 +29,7 @@ from isobatch.networks.torso import STAGE_CONVS, Torso
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.settings.versions import versions
-from isobatch.training.agent import Learned
+from isobatch.training.agent import TrainedSeed
 
 Tensors = Mapping[str, np.ndarray]
 TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
@@ -138,7 +138,7 @@ class Description(TypedDict):
     config: SettingsByName
 
 
-def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
+def contents(learned: TrainedSeed) -> tuple[dict[str, np.ndarray], Description]:
     """Tensors by name, and the description of what they are for."""
     config, networks = learned.config, require_standard(learned.networks, "an export")
     policy = networks.policy
@@ -178,7 +178,7 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     return tensors, description
 
 
-def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
+def seeing(learned: TrainedSeed, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
     """From a raw observation to what the networks see."""
     if learned.obs_moments is None:
         return [{"kind": "divide", "name": "observation", "by": 255.0}] if obs_dtype == "uint8" else []
@@ -272,7 +272,7 @@ def action_words(env: Environment | HostEnvironment) -> dict[str, object]:
             return {"kind": "box", "shape": list(space.shape), "low": low, "high": high, "rescaled": space.rescaled}
 
 
-def export(learned: Learned, path: Path, format_name: str) -> Description:
+def export(learned: TrainedSeed, path: Path, format_name: str) -> Description:
     """Write the file; the description that is in it."""
     tensors, description = contents(learned)
     write_file(path, FORMATS[format_name].write(tensors, description))

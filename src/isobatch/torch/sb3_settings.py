@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Any]  # of PPO or PPOEWMA, each with a type of its own there
 Schedule = Callable[[float], float]
-OWN = ("beta_prox", "proximal_policy", "objective", "kl_coef", "kl_form", "advantage_norm", "adv_norm_decay")
+EWMA_ARGUMENTS = ("beta_prox", "proximal_policy", "objective", "kl_coef", "kl_form", "advantage_norm", "adv_norm_decay")
 """Arguments of `PPOEWMA` that PPO does not have, under the names that they have here."""
 
 
@@ -104,7 +104,7 @@ def rescaled(
     """
     given = dict(settings)
     before_envs = environments(given, n_envs_before)
-    ewma = any(name in given for name in OWN)
+    ewma = any(name in given for name in EWMA_ARGUMENTS)
     if ewma and given.get("beta_prox") is None and given.get("proximal_policy", "ewma") == "ewma":
         given["beta_prox"] = from_ppo(given, before_envs)["beta_prox"]
     if ewma and given.get("normalize_advantage") is False:
@@ -138,9 +138,9 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
     size = min(getattr(model, "batch_size", rollout), rollout)
     count = min(divisors(rollout), key=lambda parts: abs(rollout / parts - size))
     epochs = getattr(model, "n_epochs", 1)
-    own = {name: value for name in OWN if (value := getattr(model, name, None)) is not None}
+    ewma = {name: value for name in EWMA_ARGUMENTS if (value := getattr(model, name, None)) is not None}
     if not getattr(model, "normalize_advantage", True):
-        own["advantage_norm"] = "none"
+        ewma["advantage_norm"] = "none"
     clip = getattr(model, "clip_range", None)
     rates = [float(model.lr_schedule(progress)) for progress in (1.0, 0.5)]
     choices: SettingsByName = {
@@ -159,7 +159,7 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
         "vf_coef": 2 * model.vf_coef,
     }
     same = {name: getattr(model, name) for name in ("gamma", "gae_lambda", "ent_coef")}
-    return Config.from_dict(choices | same | own)
+    return Config.from_dict(choices | same | ewma)
 
 
 def _read(settings: Mapping[str, object], n_envs: int, ewma: bool) -> LibrarySettings:

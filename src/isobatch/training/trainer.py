@@ -37,7 +37,7 @@ from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
 from isobatch.training.scaling import Sharing
 from isobatch.training.schedule_file import schedule_to_replay
-from isobatch.training.sharding import Layout, layout_for
+from isobatch.training.sharding import ShardLayout, layout_for
 
 SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
 
@@ -123,7 +123,7 @@ def run(
     stopped: threading.Event,
     watch: Watch,
     say: Say,
-    layout: Layout | None = None,
+    layout: ShardLayout | None = None,
 ) -> Result:
     """Train from iteration `start` to the end, or until `stopped`."""
     iteration, seconds, compile_seconds = start, 0.0, 0.0
@@ -195,7 +195,7 @@ def with_evaluation_of_first(options: Options) -> Options:
     )
 
 
-def whole(states: TrainState, layout: Layout | None) -> TrainState:
+def whole(states: TrainState, layout: ShardLayout | None) -> TrainState:
     """All of the states, for this process to read; where there are several, each must ask at the same time."""
     return states if layout is None else layout.gather(states)
 
@@ -212,7 +212,7 @@ class Bookkeeper:
         watch: Watch,
         say: Say,
         first: int,
-        layout: Layout | None,
+        layout: ShardLayout | None,
         sharing: Sharing | None,
     ) -> None:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
@@ -301,7 +301,7 @@ class Bookkeeper:
         if jax.process_count() == 1:  # the others are in the middle of something
             self.checkpoint(step.iteration, step.states)
         directory = self.recorder.directory
-        kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.words}"
+        kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.quoted}"
         return RunError(f"{fault}{kept}")
 
     def diverged(self, step: Advance) -> RunError:

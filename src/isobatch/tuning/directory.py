@@ -150,8 +150,8 @@ class TuneDirectory:
 
     def groups(self) -> list[Group]:
         """All that are finished."""
-        found = [self.group(asked.number) for asked in self.asked()]
-        return [group for group in found if group is not None]
+        groups = [self.group(asked.number) for asked in self.asked()]
+        return [group for group in groups if group is not None]
 
     def curves(self) -> dict[int, Table]:
         """The curves of each trial of finished groups, by its number."""
