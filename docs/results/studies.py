@@ -55,10 +55,11 @@ PICTURES = {  # of each study, those that its page shows
     "geometry": ["curves", "variance"],
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
     "transfer": ["kept", "kept-by-task"],
+    "newer-rules": ["averages", "scores"],
 }
 SCALES = {"sgd-rule": "quick"}
 ADDED = "Settings that were added"
-BUSY = ("transfer",)  # trained while the machine had other work: no time is stated
+BUSY = ("newer-rules", "transfer")  # trained while the machine had other work: no time is stated
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 

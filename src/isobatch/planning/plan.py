@@ -45,9 +45,10 @@ def plan(
 ) -> Plan:
     """Predict the time to a run's score at other N x T, minibatches and devices: what `isobatch plan` does.
 
-    Samples follow the law of McCandlish et al. (2018), https://arxiv.org/abs/1812.06162, S(B) = S_min (1 + B/B_crit),
-    stage by stage of the run; seconds are measured on this machine at a few sizes, and straight lines between them. The
-    settings at other sizes are those of `rescale`. `docs/planning.md` says what agrees with training and what does not.
+    Samples follow the law of McCandlish et al. (2018), https://arxiv.org/abs/1812.06162, stage by stage, with a
+    number of iterations beside it: S = S_min (1 + B/B_crit) + I N T. Seconds are measured on this machine at a few
+    sizes, and straight lines between them. The settings at other sizes are those of `rescale`. `docs/planning.md` says
+    what agrees with training and what does not.
 
     Args:
         run_dir: directory of a run that has learned something.

@@ -110,12 +110,12 @@ class Plan:
                 f"Use {what}: {with_interval(self.speedup, '{:.2g}'.format, TO)} times as fast to the score as the run."
             )
         ratio = best.samples / own.samples
-        batches = f"batches of {shape.optimization_batch:,} samples instead of {base.optimization_batch:,}"
-        if shape.optimization_batch == base.optimization_batch:
-            batches = f"batches stay at {base.optimization_batch:,} samples"
+        batches = instead("minibatches", shape.optimization_batch, base.optimization_batch)
+        iterations = instead("iterations", shape.iteration_batch, base.iteration_batch)
         per_step = [each.seconds.value / each.samples for each in (best, own)]
         reason = (
-            f"Samples: {ratio:.2f} times as many ({batches}; critical batch size {self.critical_batches}). "
+            f"Samples: {ratio:.2f} times as many ({batches}; {iterations}; critical batch size "
+            f"{self.critical_batches}). "
             f"Seconds of a sample: {per_step[0] / per_step[1]:.2f} times as many, {best.origin}."
         )
         split = f"Of its iterations {best.collecting / (best.collecting + best.learning):.0%} are collecting"
@@ -124,7 +124,7 @@ class Plan:
         known = "" if np.isnan(stage.low) else f", critical batch size in the last stage {with_interval(stage)}"
         sure = (
             f"In {self.chance:.0%} of {len(self.forecaster.drawn(shape)):,} draws of what is not known (critical batch "
-            f"sizes, seconds) it is within {self.near:.0%} of the fastest{known}."
+            f"sizes, iterations, seconds) it is within {self.near:.0%} of the fastest{known}."
         )
         return [head, reason, f"{split}, {was}.", sure]
 
@@ -208,6 +208,11 @@ def seconds_text(estimate: Estimate) -> str:
     scaled = Estimate(*(each / unit for each in (estimate.value, estimate.low, estimate.high)))
     low, high = (rounded(each, 2) for each in (scaled.low, scaled.high))
     return f"{rounded(scaled.value, 2)} {name} [{low}, {high}]"
+
+
+def instead(what: str, new: int, own: int) -> str:
+    """`minibatches of 128 samples, not 256`."""
+    return f"{what} of {new:,} samples" + (f", not {own:,}" if new != own else " as in the run")
 
 
 def _json(each: Forecast) -> dict[str, object]:

@@ -2,12 +2,16 @@
 
 Whole iterations are timed with the program itself. Collecting alone is a part of that program where environments step
 outside JAX; where they are compiled into it, the laboratory's source of data collects the same. What is left of an
-iteration is learning. Of several repetitions the fastest counts: other work of the machine only adds to them.
+iteration is learning. Of several repetitions the median counts. The fastest would be steadier on a busy machine, but
+what a step outside JAX takes differs truly from iteration to iteration, as resets build a world anew, and training has
+all of them.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -27,7 +31,6 @@ LEAST_REPEATS = 3
 PATIENCE = 1.5  # seconds of a geometry, after which there are no more repeats
 CALL_SECONDS = 0.03  # that a timed call takes at least, if its iterations allow it
 COLLECTED_STEPS = 64  # of each environment, to time collecting
-COLLECTED_TIMES = 3
 SPREADS = (0.02, 0.5)  # of seconds, relative: no two runs are alike; and a busy machine is no measure
 
 
@@ -42,7 +45,7 @@ class Timed:
     seconds: float
     """Of an iteration."""
     spread: float
-    """Of its fastest repetitions, relative."""
+    """Standard error of that median, relative."""
     compile_seconds: float
     collecting: float | None = None
     """Seconds of one step of all environments, where these step outside JAX."""
@@ -74,11 +77,16 @@ def time_iteration(config: Config, num_seeds: int = 1) -> Timed:
             collecting = rollout_seconds(program, warm.states, hypers) / config.num_steps
     finally:
         program.end()
-    fastest = np.sort(taken) / phase
-    spread = float(fastest[LEAST_REPEATS - 1] / fastest[0] - 1)
-    g = config.geometry
+    g, seconds = config.geometry, float(np.median(taken))
     sizes = g.num_envs, g.num_steps, g.num_minibatches, g.update_epochs
-    return Timed(*sizes, float(fastest[0]), float(np.clip(spread, *SPREADS)), compile_seconds, collecting)
+    return Timed(*sizes, seconds / phase, spread_of(taken), compile_seconds, collecting)
+
+
+def spread_of(taken: Sequence[float]) -> float:
+    """Standard error of a median, relative to it: sqrt(pi/2) times that of a mean, whose deviation is 1.48 MAD."""
+    middle = float(np.median(taken))
+    deviation = 1.48 * float(np.median(np.abs(np.array(taken) - middle)))
+    return float(np.clip(math.sqrt(math.pi / 2 / len(taken)) * deviation / middle, *SPREADS))
 
 
 def rollout_seconds(program: HostProgram, states: TrainState, hypers: Hypers) -> float:
@@ -92,7 +100,7 @@ def rollout_seconds(program: HostProgram, states: TrainState, hypers: Hypers) ->
         taken.append(time.perf_counter() - begin)
         envs, _ = program.process(policy, *collected)
         states = replaced(states, envs=envs, key=keys.next)
-    return min(taken)
+    return float(np.median(taken))
 
 
 def timed_calls(program: Program, states: TrainState, hypers: Hypers, most_rows: int) -> list[float]:
@@ -118,4 +126,4 @@ def time_collecting(config: Config, num_envs: int) -> float:
     one = config.replace(num_shards=1)
     source = source_of(one, env, initial_state(one, env, 0))
     steps = min(COLLECTED_STEPS, config.num_steps)
-    return min(source.seconds(num_envs, steps) for _ in range(COLLECTED_TIMES)) / steps
+    return source.seconds(num_envs, steps) / steps

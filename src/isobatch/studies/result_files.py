@@ -1,26 +1,40 @@
-"""Results of studies and searches as files: tables, curves and JSON, each written all at once."""
+"""Results of studies and searches as files: tables, curves and JSON, each written all at once, by one process."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from isobatch.errors import RunError
+from isobatch.errors import RunError, UsageError
 from isobatch.files import DRAFT, replace_file
 from isobatch.studies.grid import Row
 from isobatch.studies.rows import CURVES
+from isobatch.training.lock import LOCK, locked
 from isobatch.training.metrics import Table, format_number, table_of
 
 
-def holds_files(path: Path) -> bool:
-    """Whether anything is in a directory but drafts, which are all that a kill at its creation leaves."""
-    return path.is_dir() and any(not each.name.endswith(DRAFT) for each in path.iterdir())
+@contextmanager
+def one_writer(path: Path, info: str, what: str) -> Iterator[None]:
+    """A directory for a study or a search (`what`), which `info` is the first file of, and in which nobody else writes.
+
+    Nothing is written where something else is; a kill at the creation leaves a lock and drafts, which are nothing.
+    """
+    names = [each.name for each in path.iterdir()] if path.is_dir() else []
+    if info not in names and any(name != LOCK and not name.endswith(DRAFT) for name in names):
+        raise UsageError(f"out={str(path)!r} is not empty and holds no {what}: name another folder.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another folder.") from None
+    with locked(path, "out"):
+        yield
 
 
 def curve_lines(name: object, table: Table) -> str:

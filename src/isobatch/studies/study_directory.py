@@ -10,6 +10,7 @@
 | `laboratory/ENV/`     | a run whose policies the laboratory measures, where the study has one                      |
 | `laboratory/ENV.json` | what it measured, written last; all of them together are `laboratory.csv`                  |
 | `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
+| `run.lock`            | who writes here, while somebody does                                                       |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
 was interrupted is therefore done again as a whole, so that it ends with the same bits. Where a grid has grown since a
@@ -34,7 +35,6 @@ from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.result_files import (
     csv_text,
     curve_lines,
-    holds_files,
     now,
     read_csv,
     read_curves,
@@ -81,8 +81,6 @@ class StudyDirectory:
             differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
-        elif holds_files(path):
-            raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             first_versions = {"versions": {package: [version] for package, version in versions().items()}}
             write_json(path / INFO, identity | sizes | first_versions)

@@ -10,7 +10,7 @@ from isobatch.errors import UsageError
 from isobatch.interop.keys import ENDLESS, Key, number
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
-from isobatch.rescaling import rescale
+from isobatch.rescaling import MEASURED, rescale
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, divisors
 from isobatch.settings.parsing import SettingsByName
@@ -72,22 +72,25 @@ def rescaled(
     *,
     n_envs_before: int | None = None,
     n_steps: int | None = None,
+    keep: str = MEASURED,
 ) -> Arguments:
-    """Constructor arguments of PPO or PPOEWMA for another number of environments, by the rules of `isobatch rescale`.
+    """Constructor arguments of PPO or PPOEWMA for another number of environments, as `isobatch rescale` gives them.
 
-    `batch_size` follows so that the number of gradient steps per rollout stays, the learning rate goes by the root of
-    the batch (also one that is a function of the progress), and `beta_prox` and `adv_norm_decay` keep the age of the
-    average and the samples behind the advantages' moments (Hilton, Cobbe & Schulman 2021, sections 3 and 4,
-    https://arxiv.org/abs/2110.00641). PPO has neither of these two, so its behavior changes with the batch:
-    `PPOEWMA.from_ppo` makes settings that do not. What no rule is about stays as it is.
+    Where that was measured to be better, which is where environments are added to PPO, `n_steps` follows so that a
+    rollout is as large as it was and nothing else changes. Otherwise it goes by the rules: `batch_size` follows so that
+    the number of gradient steps per rollout stays, the learning rate goes by the root of the batch (also one that is a
+    function of the progress), and `beta_prox` and `adv_norm_decay` keep the age of the average and the samples behind
+    the advantages' moments (Hilton, Cobbe & Schulman 2021, sections 3 and 4, https://arxiv.org/abs/2110.00641). PPO
+    has neither of these two, so its behavior changes with the batch: `PPOEWMA.from_ppo` makes settings that do not.
+    What no rule is about stays as it is.
 
     Args:
         settings: keyword arguments of `PPO` or `PPOEWMA`; one of the latter's own makes them its settings. As in the
             files of rl-zoo3 they may hold `n_envs`, which is then changed with the others.
         n_envs: the number of environments to come.
         n_envs_before: that of today; by default `n_envs` of the settings, or of the environments in `env`.
-        n_steps: another rollout length: n_envs_before * n_steps / n_envs keeps the rollout as large as it is, and then
-            nothing else changes.
+        n_steps: another rollout length, by the rules.
+        keep: what stays, as in `isobatch.rescale`; "minibatch-count" is by the rules in any case.
 
     Returns:
         A new dictionary.
@@ -95,6 +98,8 @@ def rescaled(
     Example:
         >>> from isobatch.torch import rescaled
         >>> rescaled(dict(n_steps=128, batch_size=256, learning_rate=3e-4), n_envs=32, n_envs_before=8)
+        {'n_steps': 32, 'batch_size': 256, 'learning_rate': 0.0003}
+        >>> rescaled(dict(n_steps=128, batch_size=256, learning_rate=3e-4), 32, n_envs_before=8, keep="minibatch-count")
         {'n_steps': 128, 'batch_size': 1024, 'learning_rate': 0.0006}
     """
     given = dict(settings)
@@ -106,7 +111,7 @@ def rescaled(
         given["advantage_norm"] = "none"
     rate = given.get("learning_rate")
     there = _read(given | ({"learning_rate": float(rate(1.0))} if callable(rate) else {}), before_envs, ewma)
-    after = rescale(there.config, num_envs=n_envs, num_steps=n_steps).after
+    after = rescale(there.config, num_envs=n_envs, num_steps=n_steps, keep=keep).after
     new = given | there.write(after)
     if callable(rate):
         new["learning_rate"] = _times(rate, after.hypers.learning_rate / there.config.hypers.learning_rate)

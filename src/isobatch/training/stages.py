@@ -16,7 +16,7 @@ from typing import NamedTuple, TypedDict
 from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.formatting import Say
-from isobatch.rescaling import rescale
+from isobatch.rescaling import MINIBATCH_COUNT, rescale
 from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -44,7 +44,7 @@ def stage_configs(config: Config, stages: tuple[Stage, ...]) -> list[Config]:
     ends = [*(stage.begins for stage in stages[1:]), 1.0]
     configs, done = [], 0
     for stage, end in zip(stages, ends, strict=True):
-        moved = rescale(config, num_envs=stage.num_envs).after
+        moved = rescale(config, num_envs=stage.num_envs, keep=MINIBATCH_COUNT).after
         batch = moved.geometry.iteration_batch
         iterations = int(end * config.total_timesteps - done) // batch
         if iterations < 1:

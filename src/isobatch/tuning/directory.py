@@ -10,6 +10,7 @@
 | `trials.csv`              | one row per trial                                                                      |
 | `best.yaml`               | the settings that won, for `isobatch train --config`                                   |
 | `report.html`             | the page                                                                               |
+| `run.lock`                | who writes here, while somebody does                                                   |
 
 A group is the unit of work. One that was interrupted is trained again with the same trials, so a search that was killed
 ends with the trials of one that was not.
@@ -30,7 +31,7 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import SettingsByName
-from isobatch.studies.result_files import csv_text, curve_lines, holds_files, read_curves, write, write_json
+from isobatch.studies.result_files import csv_text, curve_lines, one_writer, read_curves, write, write_json
 from isobatch.training.metrics import Table
 from isobatch.tuning.trials import Trial, TrialRecord
 
@@ -95,22 +96,20 @@ class TuneDirectory:
 
     path: Path
 
-    @classmethod
-    def begin(cls, path: Path, info: Mapping[str, object]) -> TuneDirectory:
-        """A new directory, or one that was begun with the same search by the same version."""
-        if (path / INFO).is_file():
-            before = cls(path).info
+    @contextmanager
+    def begun(self, info: Mapping[str, object]) -> Iterator[None]:
+        """A new directory, or one that was begun with the same search by the same version; this process writes."""
+        with one_writer(self.path, INFO, "search"):
+            before = self.info if (self.path / INFO).is_file() else None
             now = json.loads(json.dumps(info))
-            differ = [name for name in now if before.get(name) != now[name]]
+            differ = [name for name in now if before is not None and before.get(name) != now[name]]
             if differ:
                 raise UsageError(
-                    f"out={str(path)!r} holds another search: {', '.join(differ)} differ; name another folder."
+                    f"out={str(self.path)!r} holds another search: {', '.join(differ)} differ; name another folder."
                 )
-        elif holds_files(path):
-            raise UsageError(f"out={str(path)!r} is not empty and holds no search: name another folder.")
-        else:
-            write_json(path / INFO, info)
-        return cls(path)
+            if before is None:
+                write_json(self.path / INFO, info)
+            yield
 
     @property
     def info(self) -> SettingsByName:

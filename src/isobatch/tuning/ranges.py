@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from isobatch.errors import UsageError, near_matches
 from isobatch.interop import called_elsewhere
 from isobatch.settings.config import Config, Hypers, setting_fields
@@ -25,6 +27,7 @@ AGE = "proximal_age"  # in environment steps; sets beta_prox
 NOT_SEARCHED = ("env", "algo", "env_kwargs", "total_timesteps", "num_shards")  # they say what a trial is
 SMALLEST_MINIBATCH = 32  # samples, of the defaults
 DIGITS = 4  # of values that are tried: they are meant to be typed
+SMALLEST, LARGEST = (float(end) for end in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))  # in a program
 Scale = Literal["linear", "log", "log distance from 1"]
 
 
@@ -139,12 +142,12 @@ def parse_range(config: Config, text: str, defaults: Mapping[str, SearchRange]) 
         return _interval(config, name, values)
     field = setting_fields()[_setting(name)]
     words = [word.strip() for word in values.split(",") if word.strip()]
-    if len(words) < 2:
+    kind: object = float if name == AGE else field.kind
+    parsed = tuple(dict.fromkeys(parse_value(name, word, kind) for word in words))
+    if len(parsed) < 2:
         what = "is empty" if not words else "is one value"
         fix = f"give a range, {name}=LOW:HIGH, or several values, {name}=A,B"
         raise UsageError(f"search {name}={values} {what}: {fix}.")
-    kind: object = float if name == AGE else field.kind
-    parsed = tuple(dict.fromkeys(parse_value(name, word, kind) for word in words))
     for value in parsed:
         config_of(config, {name: value})  # says what is wrong with it
     return Choice(name, tuple(plain_value(value) for value in parsed))
@@ -157,10 +160,21 @@ def _interval(config: Config, name: str, values: str) -> Interval:
     for end in (low, high):
         if not math.isfinite(end):
             raise UsageError(f"search {name}={values} has no end: give two finite numbers.")
+        if end and not SMALLEST <= abs(end) <= LARGEST:
+            raise UsageError(
+                f"search {name}={values}: {end:g} is no number of single precision: stay between {SMALLEST:.3g} and "
+                f"{LARGEST:.3g}."
+            )
         config_of(config, {name: end})
     if not low < high:
         raise UsageError(f"search {name}={values} is empty: the first number has to be below the second.")
-    return Interval(name, low, high, _scale_of(name, low, high))
+    found = Interval(name, low, high, _scale_of(name, low, high))
+    if not found.at(0) < found.at(0.5) < found.at(1):
+        raise UsageError(
+            f"search {name}={values} is narrower than the {DIGITS} digits of values that are tried: give ends further "
+            f"apart, or values, {name}=A,B."
+        )
+    return found
 
 
 def config_of(config: Config, settings: Mapping[str, object]) -> Config:

@@ -12,7 +12,8 @@ from isobatch.errors import UsageError
 from isobatch.executors.interface import Executor
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
-from isobatch.settings.fields import COUNT
+from isobatch.settings.fields import SEED
+from isobatch.settings.options import NUM_SEEDS
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
@@ -63,7 +64,9 @@ class SearchPlan:
 
     def __post_init__(self) -> None:
         for name in ("num_seeds", "group", "lanes", "confirm_seeds"):
-            COUNT.check(name, getattr(self, name))
+            NUM_SEEDS.check(name, getattr(self, name))  # trials too have a state of their own
+        SEED.check("seed", self.seed)
+        SEED.check(f"seed + {FIRST_NEW_SEED:,} + confirm_seeds - 1", self.new_seeds[-1])
 
     def to_json(self) -> dict[str, object]:
         searched = {name: str(each) for name, each in self.ranges.items()}
@@ -80,6 +83,11 @@ class SearchPlan:
     @property
     def seeds(self) -> list[int]:
         return list(range(self.seed, self.seed + self.num_seeds))
+
+    @property
+    def new_seeds(self) -> range:
+        """Those that confirm: far from those of trials."""
+        return range(FIRST_NEW_SEED + self.seed, FIRST_NEW_SEED + self.seed + self.confirm_seeds)
 
     @property
     def reserve(self) -> int:
@@ -227,7 +235,7 @@ class Search:
         """Train each on seeds of its own, unless that was done; those of one shape `together`, or each by itself, so
         that their speeds can be compared."""
         names = {config: digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs}
-        seeds = list(range(FIRST_NEW_SEED + self.plan.seed, FIRST_NEW_SEED + self.plan.seed + self.plan.confirm_seeds))
+        seeds = list(self.plan.new_seeds)
         missing = [config for config in names if self.directory.confirmed(names[config]) is None]
         shapes = dict.fromkeys(config.static for config in missing)
         parts = [[config] for config in missing]

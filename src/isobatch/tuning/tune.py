@@ -18,7 +18,6 @@ from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
 from isobatch.studies.result_files import write
-from isobatch.training.lock import locked
 from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
 from isobatch.tuning.ranges import chosen_ranges, config_of
 from isobatch.tuning.report import write_page
@@ -138,8 +137,7 @@ def run(task: SearchTask, path: Path, watch: Watch, executor: Executor) -> Tuned
     work = Search(task.plan, TuneDirectory(path), task.budget, task.reserve, executor, watch)
     work.devices.choose()  # before an environment starts JAX
     environment_of(task.plan.config)  # says what is missing before anything is written
-    TuneDirectory.begin(path, task.plan.to_json())
-    with locked(path):
+    with work.directory.begun(task.plan.to_json()):
         return finish(work, task.move)
 
 

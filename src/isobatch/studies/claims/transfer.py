@@ -57,9 +57,9 @@ def unchanged(entry: TunedSettings, config: Config, num_envs: int) -> Config:
 WAYS: dict[str, Way] = {
     UNCHANGED: unchanged,
     KEEP: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, keep=ITERATION_BATCH).after,
-    BY_RULES: lambda entry, config, num_envs: rescale(config, num_envs=num_envs).after,
+    BY_RULES: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, keep=MINIBATCH_COUNT).after,
     NEWER: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, use=SINCE_PAPER).after,
-    AVERAGED: lambda entry, config, num_envs: rescale(averaged(config), num_envs=num_envs).after,
+    AVERAGED: lambda entry, config, num_envs: rescale(averaged(config), num_envs=num_envs, keep=MINIBATCH_COUNT).after,
 }
 
 
