@@ -1,5 +1,6 @@
 """A study that takes a second: five settings on probes. As a script: the command line with it in the list."""
 
+import dataclasses
 import sys
 
 from tiny import tiny
@@ -43,13 +44,14 @@ STUDY = Study(
 )  # fmt: skip
 
 
-def main() -> int:
-    import dataclasses
+LONG = dataclasses.replace(STUDY, grid=long_grid)
 
+
+def main() -> int:
     from isobatch.cli.main import main as command
     from isobatch.studies.claims import STUDIES
 
-    STUDIES["fake"] = dataclasses.replace(STUDY, grid=long_grid)
+    STUDIES["fake"] = LONG
     return command(sys.argv[1:])
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from isobatch import interop
 from isobatch.errors import UsageError
-from isobatch.interop.keys import OUTSIDE, REQUIRED, get, leaves
+from isobatch.interop.keys import OUTSIDE, REQUIRED, leaves
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
@@ -196,7 +196,7 @@ ALL = [(name, algo) for name, library in interop.LIBRARIES.items() for algo in l
 
 def settings_of(answer: interop.Answer) -> dict[str, Any]:
     """Dotted name -> value."""
-    return {name: get(answer.settings, name) for name in leaves(answer.settings)}
+    return dict(leaves(answer.settings))
 
 
 @pytest.mark.parametrize(("name", "algo"), ALL)

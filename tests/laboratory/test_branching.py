@@ -224,7 +224,7 @@ def test_a_run_without_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algo", "settings"),
     [
-        ("ppo", {"env": "gymnasium/CartPole-v1"}),
+        ("ppo", {"env": "host_envs:Walk-v0"}),
         pytest.param("reinforce", {}, marks=one_more_case),
         pytest.param("ppg-ewma", {"total_timesteps": 32 * 24}, marks=one_more_case),
         pytest.param("a2c", {"optimizer": "rmsprop"}, marks=one_more_case),

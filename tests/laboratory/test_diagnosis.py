@@ -157,14 +157,15 @@ def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
 def test_the_command_prints_tables_pictures_and_sentences(
     results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS]) == 0
+    assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS, "--sections", "geometries"]) == 0
+    assert main(["diagnose", str(run_dir), "--checkpoint", "12", *WORDS]) == 0
     out = capsys.readouterr().out
     assert "8x4" in out
     assert "What it means" in out
     assert "effective samples" in out
     assert "pairs of two environments" in out
     pictures = list((run_dir / "diagnosis").glob("*.png"))
-    assert len(pictures) == 2 * len(ALL) + 1
+    assert len(pictures) == len(ALL) + 2  # of the second checkpoint, of one section of the first, and of both
     assert all(path.stat().st_size > 5000 for path in pictures)
     monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])  # which takes seconds
     assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0

@@ -160,8 +160,8 @@ def _behaviors(text: str) -> dict[str, SettingsByName]:
 
 def _over(usual: Mapping[str, object], own: Mapping[str, object]) -> SettingsByName:
     merged = copy.deepcopy(dict(usual))
-    for leaf in leaves(own):
-        put(merged, leaf, get(own, leaf))
+    for leaf, value in leaves(own):
+        put(merged, leaf, value)
     return merged
 
 
@@ -192,9 +192,9 @@ def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The file with this behavior's settings; those that it took from `default_settings` become its own."""
     before, name = parse(text, env)
     own = _written(text)[name]
-    for leaf in leaves(settings):
-        if find(before, (leaf,)) is None or get(before, leaf) != get(settings, leaf):
-            put(own, leaf, get(settings, leaf))
+    for leaf, value in leaves(settings):
+        if find(before, (leaf,)) is None or get(before, leaf) != value:
+            put(own, leaf, value)
     return edit_yaml(text, own, "behaviors", name)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
-from isobatch.interop.keys import get, leaves
+from isobatch.interop.keys import leaves
 from isobatch.rescaling.cautions import muon_step_size, weight_decay_stays
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
@@ -24,8 +24,7 @@ def optimizer_cautions(settings: SettingsByName, before: Config, after: Config) 
 
 
 def _decays(settings: SettingsByName) -> Iterator[tuple[str, float]]:
-    for leaf in leaves(settings):
-        value = get(settings, leaf)
+    for leaf, value in leaves(settings):
         if leaf.split(".")[-1] == "weight_decay":
             if isinstance(value, int | float | str):
                 with suppress(ValueError):
@@ -35,7 +34,6 @@ def _decays(settings: SettingsByName) -> Iterator[tuple[str, float]]:
 
 
 def _named_muon(settings: SettingsByName) -> Iterator[str]:
-    for leaf in leaves(settings):
-        value = get(settings, leaf)
+    for leaf, value in leaves(settings):
         if "optimizer" in leaf.split(".")[-1] and isinstance(value, str) and "muon" in value.lower():
             yield f"{leaf}={value}"

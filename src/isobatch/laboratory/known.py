@@ -69,7 +69,7 @@ def _entries(path: Path, section: str, config: Config) -> Iterator[CriticalBatch
         else:
             noise = _nearest_row(result["rows"], config.num_steps)["critical_batch"]
         yield CriticalBatch(env_steps, _estimate(noise), "noise scale")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return
 
 

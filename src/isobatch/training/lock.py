@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from isobatch.errors import RunError, UsageError
+from isobatch.errors import RunError
+from isobatch.files import unwritable
 
 LOCK = "run.lock"  # who writes, for people; what counts is the lock on the open file, which the system takes back
 
@@ -22,7 +23,7 @@ def locked(directory: Path, flag: str = "run_dir") -> Iterator[None]:
     try:
         file = (directory / LOCK).open("a+")
     except OSError as error:
-        raise UsageError(f"{flag}={str(directory)!r} cannot be written ({error.strerror}): name another.") from None
+        raise unwritable(f"{flag}={str(directory)!r}", error) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
