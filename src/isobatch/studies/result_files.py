@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from isobatch.errors import RunError, UsageError
-from isobatch.files import DRAFT, replace_file
+from isobatch.files import DRAFT, replace_file, unwritable
 from isobatch.studies.grid import Row
 from isobatch.studies.rows import CURVES
 from isobatch.training.lock import LOCK, locked
@@ -32,7 +32,7 @@ def one_writer(path: Path, info: str, what: str) -> Iterator[None]:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another folder.") from None
+        raise unwritable(f"out={str(path)!r}", error) from None
     with locked(path, "out"):
         yield
 

@@ -28,15 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-<<<<<<< HEAD
 from isobatch.errors import UsageError
 from isobatch.files import DRAFT
-=======
-import numpy as np
-
-from isobatch.errors import RunError, UsageError
-from isobatch.files import DRAFT, replace_file, unwritable
->>>>>>> tests19
 from isobatch.settings.versions import versions
 from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
 from isobatch.studies.result_files import (
@@ -215,77 +208,3 @@ def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:
     """The stage of each cell, the new ones in a stage of their own."""
     newest = 1 + max(before.values())
     return {cell.name: before.get(cell.name, newest) for cell in grid.cells}
-<<<<<<< HEAD
-=======
-
-
-@contextmanager
-def one_writer(path: Path, info: str, what: str) -> Iterator[None]:
-    """A directory for a study or a search (`what`), which `info` is the first file of, and in which nobody else writes.
-
-    Nothing is written where something else is; a kill at the creation leaves a lock and drafts, which are nothing.
-    """
-    names = [each.name for each in path.iterdir()] if path.is_dir() else []
-    if info not in names and any(name != LOCK and not name.endswith(DRAFT) for name in names):
-        raise UsageError(f"out={str(path)!r} is not empty and holds no {what}: name another folder.")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(f"out={str(path)!r}", error) from None
-    with locked(path, "out"):
-        yield
-
-
-def curve_lines(cell: Cell, table: Table) -> str:
-    columns = [table.get(name, np.full(len(table["seed"]), np.nan)) for name in CURVES]
-    return "".join(f"{cell.name},{','.join(map(format_number, line))}\n" for line in zip(*columns, strict=True))
-
-
-def csv_text(rows: list[Row]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def read_csv(path: Path) -> list[Row]:
-    try:
-        with path.open(newline="") as text:
-            return [{name: typed(value) for name, value in row.items()} for row in csv.DictReader(text)]
-    except FileNotFoundError:
-        return []
-
-
-def typed(text: str) -> object:
-    """A value of rows.csv as it was before it was written."""
-    if text in ("", "True", "False"):
-        return {"": None, "True": True, "False": False}[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    write(path, json.dumps(content, indent=1) + "\n")
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file all at once. A full disk stops a study with a sentence and leaves nothing half-written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-    except OSError as error:
-        raise RunError(
-            f"{str(path)!r} cannot be written ({error.strerror}): make room, and run the same command again; what was "
-            "finished is kept."
-        ) from None
->>>>>>> tests19
