@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,11 +134,12 @@ class Plan:
         for row in self.devices:
             shape = row.forecast.shape
             name = {2: "Two", 4: "Four", 8: "Eight"}.get(row.devices, str(row.devices))
-            brings = f"{row.speedup:.1f} x, not {row.devices}"
-            sentences.append(
-                f"{name} devices like this one ({row.link.name}) would bring {brings}, at {shape.name} in "
-                f"{counted(shape.num_minibatches, 'minibatch')}; with the settings above {row.same_settings:.1f} x."
-            )
+            brings = f"{row.speedup:.1f} x, not {row.devices}" if row.speedup >= 1 else f"nothing ({row.speedup:.1f} x)"
+            what = f", at {shape.name} in {counted(shape.num_minibatches, 'minibatch')}; with the settings above "
+            what += f"{row.same_settings:.1f} x"
+            if dataclasses.replace(shape, devices=1) == self.recommended.shape:
+                what = ", with the settings above"
+            sentences.append(f"{name} devices like this one ({row.link.name}) would bring {brings}{what}.")
         return sentences
 
     def _lag_sentences(self) -> list[str]:
