@@ -13,13 +13,16 @@ import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
 from isobatch.planning.biases import Biases
+from isobatch.planning.critical_batches import LARGEST
 from isobatch.planning.forecast import Forecast
 from isobatch.planning.machine import at_batch, at_envs, busy_remark
 from isobatch.planning.moves import Shape, moved, what_speaks_against
+from isobatch.planning.plan import few_seeds_remark
 from isobatch.planning.planned import Plan
 from isobatch.planning.samples import ITERATIONS
 from isobatch.rescaling import rescale
 from isobatch.settings.presets import preset
+from isobatch.statistics.bootstrap import Estimate
 
 SCORE = 300
 
@@ -178,6 +181,18 @@ def test_what_the_samples_know_is_no_caution(planned: tuple[Plan, list[str]]) ->
     assert any("critical" in each for each in rescale(plan.run, num_envs=16, critical_batch=512.0).warnings)
     assert said
     assert not any("expect to need" in each for each in said)
+
+
+def test_few_seeds_and_no_end_of_a_critical_batch_are_said(planned: tuple[Plan, list[str]]) -> None:
+    plan, _ = planned
+    assert few_seeds_remark(plan.reached) == []
+    one = dataclasses.replace(plan.reached, steps=plan.reached.steps[:1])
+    assert "the run has 1 seed" in few_seeds_remark(one)[0]
+    need = plan.forecaster.need
+    stages = tuple(dataclasses.replace(stage, critical_batch=Estimate(LARGEST)) for stage in need.stages)
+    endless = dataclasses.replace(plan.forecaster, need=dataclasses.replace(need, stages=stages))
+    assert plan.critical_batches == "512 (the run's noise scale (--noise-scale))"
+    assert "over 1,000,000 (" in dataclasses.replace(plan, forecaster=endless).critical_batches
 
 
 def test_devices_that_bring_nothing_are_said_to(planned: tuple[Plan, list[str]]) -> None:

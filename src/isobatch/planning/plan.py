@@ -19,9 +19,10 @@ from isobatch.planning.machine import Machine, busy_remark
 from isobatch.planning.moves import Shape, shape_of, what_speaks_against
 from isobatch.planning.planned import DevicesRow, Plan
 from isobatch.planning.samples import Need, log_spread
-from isobatch.planning.scores import reached
+from isobatch.planning.scores import Reached, reached
 from isobatch.rescaling.cautions import FEW_ITERATIONS
 from isobatch.settings.config import Config
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 from isobatch.training.devices import use_cores
 from isobatch.training.memory import check_run_memory
 from isobatch.training.run_directory import RunDirectory
@@ -114,6 +115,7 @@ def plan(
         lag_remark=f"{lag_remark[0].upper()}{lag_remark[1:]}",
         cautions=(
             *([busy] if busy else []),
+            *few_seeds_remark(found),
             *judge.biases.cautions(best.num_steps),
             *what_speaks_against(planned, after, need),
         ),
@@ -180,6 +182,16 @@ def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: For
         judge.machine.time(best.shape)
         measured += 1
         forecaster = dataclasses.replace(forecaster, seconds=judge.machine.seconds)
+
+
+def few_seeds_remark(found: Reached) -> list[str]:
+    """Where nothing is known of how seeds differ."""
+    if len(found.steps) >= LEAST_FOR_INTERVAL:
+        return []
+    return [
+        f"the run has {counted(len(found.steps), 'seed')}, so how long others take to the score is not known, and the "
+        f"intervals leave it out: train with --num-seeds {LEAST_FOR_INTERVAL} or more."
+    ]
 
 
 def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judge) -> list[Shape]:

@@ -30,6 +30,7 @@ REPEATS = 40  # of a timed call, at most
 LEAST_REPEATS = 3
 PATIENCE = 1.5  # seconds of a geometry, after which there are no more repeats
 CALL_SECONDS = 0.03  # that a timed call takes at least, if its iterations allow it
+COLLECTED_TIMES = 3
 COLLECTED_STEPS = 64  # of each environment, to time collecting
 SPREADS = (0.02, 0.5)  # of seconds, relative: no two runs are alike; and a busy machine is no measure
 
@@ -133,4 +134,4 @@ def time_collecting(config: Config, num_envs: int) -> float:
     one = config.replace(num_shards=1)
     source = source_of(one, env, initial_state(one, env, 0))
     steps = min(COLLECTED_STEPS, config.num_steps)
-    return source.seconds(num_envs, steps) / steps
+    return min(source.seconds(num_envs, steps) for _ in range(COLLECTED_TIMES)) / steps
