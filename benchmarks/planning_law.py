@@ -1,6 +1,6 @@
 """How many samples does a score take at other batches? The law of `isobatch plan`, fitted on tasks of its own.
 
-    python benchmarks/planning_law.py                                     fit the laws to results/planning-law.csv
+    python benchmarks/planning_law.py                                     fit results/planning-law.csv, for the page
     python benchmarks/planning_law.py --train runs/planning-law           train the tasks below, and write that file
     python benchmarks/planning_law.py --study runs/study-transfer-laptop  read the curves of a study `transfer` into it
 
@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from planning import PAGE, kept, score_of
 from planning import TASKS as JUDGED
-from planning import kept, score_of
 from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 
 HERE = Path(__file__).parent
 ROWS = HERE / "results" / "planning-law.csv"
+MARKS = ("<!-- fitted -->", "<!-- end of fitted -->")
 PATIENCE = 12.0  # times the run's own steps
 LEAST_ITERATIONS = 40  # that a geometry has to reach the score, however large
 SCORES = (0.5, 0.6, 0.7, 0.8, 0.9)  # of what the study's own geometry gained
@@ -51,6 +52,7 @@ TASKS = {
     "Catch-bsuite": Task("Catch-bsuite", {"total_timesteps": 40_000}, 8),
     "PointRobot-misc": Task("PointRobot-misc", {"total_timesteps": 150_000}, 6),
     "FrozenLake-misc": Task("FrozenLake-misc", {"total_timesteps": 100_000}, 8),
+    "UmbrellaChain-bsuite": Task("UmbrellaChain-bsuite", {"total_timesteps": 60_000}, 8),
     "Catch-bsuite, one epoch": Task("Catch-bsuite", {"total_timesteps": 80_000, "update_epochs": 1}, 8),
 }
 
@@ -239,10 +241,13 @@ def split(own: Row, other: Row, bound: float) -> float:
 
 LAWS: dict[str, tuple[Law, tuple[float, float]]] = {
     "S_min (1 + B/B_crit)": (steps_alone, (0, 1)),
-    "growth with a delay, n": (delayed, (0.01, 60)),
-    "S_min (1 + B/B_crit) + I b, I": (iterations_too, (0.01, 60)),
-    "the same with 1/I = 1/I_max + 1/K, I_max": (few_iterations, (0.01, 60)),
+    "growth with a delay, S = n b / W(n b / S_0)": (delayed, (0.01, 60)),
+    "S_min (1 + B/B_crit) + I b": (iterations_too, (0.01, 60)),
+    "the same with 1/I = 1/I_max + 1/K": (few_iterations, (0.01, 60)),
 }
+
+
+CHOSEN = "the same with 1/I = 1/I_max + 1/K"
 
 
 def pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
@@ -277,39 +282,37 @@ def fitted(law: Law, ends: tuple[float, float], rows: Sequence[Row]) -> float:
 
 
 def by_task(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Of the same environment."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row.task, []).append(row)
+        found.setdefault(row.task.partition(",")[0], []).append(row)
     return found
 
 
 def report(rows: Sequence[Row]) -> str:
-    """The laws side by side, then the constant of each task by itself under the last one."""
+    """The laws side by side, then task by task."""
     fit = [row for row in rows if not row.is_judged]
     tasks = by_task(fit)
-    lines = ["| law | constant | typical error | within 1.5 | left out: typical error | within 1.5 |"]
+    constants = {name: fitted(*law, fit) for name, law in LAWS.items()}
+    lines = ["| law | its constant | typical error | within 1.5 | left out: typical error | within 1.5 |"]
     lines += ["|---|---:|---:|---:|---:|---:|"]
     for name, (law, ends) in LAWS.items():
-        constant = fitted(law, ends, fit)
-        all_in = errors(law, constant, fit)
         out = np.concatenate(
-            [errors(law, fitted(law, ends, [r for r in fit if r.task != task]), tasks[task]) for task in tasks]
+            [errors(law, fitted(law, ends, [r for r in fit if r not in of]), of) for of in tasks.values()]
         )
-        cells = [name, "" if law is steps_alone else f"{constant:.2g}", *summary(all_in), *summary(out)]
+        constant = "" if law is steps_alone else f"{constants[name]:.2g}"
+        cells = [name, constant, *summary(errors(law, constants[name], fit)), *summary(out)]
         lines.append(f"| {' | '.join(cells)} |")
-    constants = {name: fitted(*law, fit) for name, law in LAWS.items()}
-    head = [f"{name} = {constants[name]:.2g}" for name in LAWS]
-    lines += [
-        "",
-        f"| task | geometries | I_max by itself | {' | '.join(head)} |",
-        "|---|---:|---:" + "|---:" * len(LAWS) + "|",
-    ]
+    alone = {task: fitted(*LAWS[CHOSEN], of) for task, of in by_task(rows).items()}
+    spread = np.std([math.log(alone[task]) for task in tasks], ddof=1)
+    lines += ["", "| task | geometries | its own I_max | typical errors of the four laws, with the constants of all |"]
+    lines += ["|---|---:|---:|---|"]
     for task, of in by_task(rows).items():
-        alone = fitted(*LAWS["the same with 1/I = 1/I_max + 1/K, I_max"], of)
-        shown = f"{task}{', not fitted' if of[0].is_judged else ''}"
-        geometries = len({(row.num_envs, row.num_minibatches) for row in of})
         found = (summary(errors(law, constants[name], of))[0] for name, (law, _) in LAWS.items())
-        lines.append(f"| {shown} | {geometries} | {alone:.2g} | {' | '.join(found)} |")
+        geometries = len({(row.num_envs, row.num_minibatches) for row in of})
+        shown = f"{task}{', not fitted' if of[0].is_judged else ''}"
+        lines.append(f"| {shown} | {geometries} | {alone[task]:.2g} | {', '.join(found)} |")
+    lines += ["", f"The logarithm of I_max has a standard deviation of {spread:.2g} over tasks."]
     return "\n".join(lines) + "\n"
 
 
@@ -354,7 +357,11 @@ def main() -> int:
         rows = [r for r in rows if r.source == "trained"] + list(studied(args.study))
     if args.train or args.study:
         write(rows)
-    print(report(rows), end="")
+    table = report(rows)
+    print(table, end="")
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    PAGE.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
     return 0
 
 

@@ -1,5 +1,6 @@
 """The command `plan` on a run and a machine by hand: what it finds, prints, draws and complains about."""
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -12,12 +13,16 @@ import isobatch as ib
 from isobatch.cli.main import main
 from isobatch.errors import UsageError
 from isobatch.planning.biases import Biases
+from isobatch.planning.critical_batches import LARGEST
 from isobatch.planning.forecast import Forecast
-from isobatch.planning.machine import at_batch, at_envs
-from isobatch.planning.moves import Shape
+from isobatch.planning.machine import at_batch, at_envs, busy_remark
+from isobatch.planning.moves import Shape, moved, what_speaks_against
+from isobatch.planning.plan import few_seeds_remark
 from isobatch.planning.planned import Plan
 from isobatch.planning.samples import ITERATIONS
+from isobatch.rescaling import rescale
 from isobatch.settings.presets import preset
+from isobatch.statistics.bootstrap import Estimate
 
 SCORE = 300
 
@@ -134,6 +139,7 @@ def test_json_is_one_object_whose_command_can_be_trained(run: Path, capsys: pyte
         (["RUN", "--score", "high"], "score='high' is not valid"),
         (["RUN", "--critical-batch", "-3"], "critical_batch=-3 is not a batch size"),
         (["RUN", "--plan-seeds", "0"], "num_seeds=0 must be at least 1."),
+        (["RUN", "--plan-seeds", "1000000000"], "for 1,000,000,000 seeds, and"),
         (["RUN", "--num-envs", "8"], "has its own settings: give a run or settings, not both"),
         (["RUN", "--out", "plan.txt"], "has no picture's ending"),
         (["--env", "CartPol-v1"], "did you mean CartPole-v1"),
@@ -157,6 +163,48 @@ def test_shapes_that_are_measured_are_the_cheapest_of_their_batch() -> None:
     assert at_batch(config, 16.0) == Shape(32, 128, 1)
     assert at_envs(config, 4.0) == Shape(32, 32, 4)
     assert at_envs(config, 1 / 16) is None
+
+
+def test_a_busy_machine_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr("os.getloadavg", lambda: (6.25, 0.0, 0.0))
+    assert "(6.2 programs at a time wanted its 2 cores): plan again when it is quiet" in busy_remark()
+    monkeypatch.setattr("os.getloadavg", lambda: (2.9, 9.0, 9.0))
+    assert busy_remark() == ""
+
+
+def test_what_the_samples_know_is_no_caution(planned: tuple[Plan, list[str]]) -> None:
+    """A batch of 512 is at the critical one: `rescale` says what that costs, and the plan has counted it."""
+    plan, _ = planned
+    after = moved(plan.run, Shape(8, 128, 2), 50_000)
+    said = what_speaks_against(plan.run, after, plan.forecaster.need)
+    assert any("critical" in each for each in rescale(plan.run, num_envs=16, critical_batch=512.0).warnings)
+    assert said
+    assert not any("expect to need" in each for each in said)
+
+
+def test_few_seeds_and_no_end_of_a_critical_batch_are_said(planned: tuple[Plan, list[str]]) -> None:
+    plan, _ = planned
+    assert few_seeds_remark(plan.reached) == []
+    one = dataclasses.replace(plan.reached, steps=plan.reached.steps[:1])
+    assert "the run has 1 seed" in few_seeds_remark(one)[0]
+    need = plan.forecaster.need
+    stages = tuple(dataclasses.replace(stage, critical_batch=Estimate(LARGEST)) for stage in need.stages)
+    endless = dataclasses.replace(plan.forecaster, need=dataclasses.replace(need, stages=stages))
+    assert plan.critical_batches == "512 (the run's noise scale (--noise-scale))"
+    assert "over 1,000,000 (" in dataclasses.replace(plan, forecaster=endless).critical_batches
+
+
+def test_devices_that_bring_nothing_are_said_to(planned: tuple[Plan, list[str]]) -> None:
+    """Twice the time of one device, with the settings that are recommended; and twice as fast, with others."""
+    plan, _ = planned
+    slow, fast = (
+        dataclasses.replace(row, speedup=speedup) for row, speedup in zip(plan.devices, (0.5, 2.0), strict=True)
+    )
+    same = dataclasses.replace(slow, forecast=plan.recommended)
+    two, eight = dataclasses.replace(plan, devices=(same, fast))._device_sentences()
+    assert two.endswith("would bring nothing (0.5 x), with the settings above.")
+    assert "would bring 2.0 x, not 8" in eight
 
 
 def test_rollouts_that_are_too_short() -> None:

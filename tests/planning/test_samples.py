@@ -1,5 +1,8 @@
 """Samples by law, by hand: S = S_min (1 + B/B_crit) + I b, with 1/I = 1/I_max + 1/K."""
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 
 from isobatch.planning.samples import (
     ITERATIONS,
+    ITERATIONS_SPREAD,
     Need,
     Stage,
     drawn_values,
@@ -60,6 +64,17 @@ def test_larger_iterations_cost_samples_though_minibatches_stay() -> None:
     assert need.at(64, 1000) == pytest.approx(taken)
     assert need.ratio(64, 4000) == pytest.approx(2.5)
     assert need.ratio(64, NONE) == pytest.approx(0.5)
+
+
+def test_the_constants_are_those_that_the_benchmark_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its committed rows, to two digits."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    law = importlib.import_module("planning_law")
+    fit = [row for row in law.read() if not row.is_judged]
+    assert len(law.by_task(fit)) >= 6
+    assert float(f"{law.fitted(*law.LAWS[law.CHOSEN], fit):.2g}") == ITERATIONS
+    spread = np.std([np.log(law.fitted(*law.LAWS[law.CHOSEN], of)) for of in law.by_task(fit).values()], ddof=1)
+    assert float(f"{spread:.2g}") == ITERATIONS_SPREAD
 
 
 def test_both_batches_together_by_hand() -> None:

@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike
 
 from isobatch.statistics.bootstrap import Estimate
 
-ITERATIONS = 13.0  # I_max
-ITERATIONS_SPREAD = 0.4  # standard deviation of its logarithm over tasks
+ITERATIONS = 16.0  # I_max
+ITERATIONS_SPREAD = 0.36  # standard deviation of its logarithm over tasks
 
 
 def least_samples(samples: ArrayLike, batch: float, critical_batch: ArrayLike) -> np.ndarray:
