@@ -51,9 +51,9 @@ LUNAR = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "learning_rate"
 LUNAR |= {"normalize_observations": True, "normalize_rewards": True}
 TASKS = {
     "Breakout-MinAtar": Task(CONSTANT | {"total_timesteps": 200_000}, 4, 3),
-    "envpool/LunarLander-v3": Task(CONSTANT | LUNAR | {"total_timesteps": 120_000}, 6, 5),
-    "Acrobot-v1": Task(CONSTANT | {"total_timesteps": 100_000}, 8, 7),
-    "CartPole-v1": Task(CONSTANT | {"total_timesteps": 50_000}, 12, 11),
+    "envpool/LunarLander-v3": Task(CONSTANT | LUNAR | {"total_timesteps": 120_000}, 8, 7),
+    "Acrobot-v1": Task(CONSTANT | {"total_timesteps": 100_000}, 16, 11),
+    "CartPole-v1": Task(CONSTANT | {"total_timesteps": 50_000}, 24, 23),
 }
 COLUMNS = (
     *("env", "num_envs", "num_steps", "num_minibatches", "recommended", "own", "predicted_seconds", "predicted_low"),

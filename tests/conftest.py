@@ -64,7 +64,7 @@ def kept_programs() -> None:
 LONG_GROUPS = (
     "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "actors", "tuning", "planning", "kill",
     "host failures", "test_probes", "test_public", "test_policy_phase", "test_gram", "test_tour", "test_examples",
-    "test_own_parts", "cli", "browser", "test_program_cache", "hypers",
+    "test_custom_parts", "cli", "browser", "test_program_cache", "hypers",
 )  # fmt: skip
 
 

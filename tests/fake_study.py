@@ -5,13 +5,13 @@ import sys
 
 from tiny import tiny
 
-from isobatch.statistics.normalization import Range
+from isobatch.statistics.normalization import ReturnRange
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import FINAL
 from isobatch.studies.verdicts import Question, answers
 
 RATES = (1e-3, 1e-2)
-RANGES = {"Probe-ActionObserved": Range(-1, 1), "Probe-Delay": Range(0, 1)}
+RANGES = {"Probe-ActionObserved": ReturnRange(-1, 1), "Probe-Delay": ReturnRange(0, 1)}
 HUGE = 1e38
 
 

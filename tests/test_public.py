@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from planned_by_hand import clock_by_hand
 
 import isobatch as ib
 
@@ -43,7 +44,9 @@ def test_everything_is_there_and_nothing_loads_jax_before_it_is_needed() -> None
 
 
 @pytest.mark.parametrize("name", sorted({*ib.__all__} - {*modules()}))
-def test_examples_run(name: str) -> None:
+def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "plan":  # which compiles ten programs to time them
+        clock_by_hand(monkeypatch)
     run_examples(public(name), name, required=name not in WITHOUT_EXAMPLE)
 
 

@@ -19,7 +19,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def new_figure(size: tuple[float, float] = (8, 4.5)) -> tuple[Figure, Axes]:
-    """A figure in the house style, without a window system, and its axes."""
+    """A figure in the style of this package, without a window system, and its axes."""
     figure, (axes,) = new_panels(1, 1, size)
     return figure, axes
 

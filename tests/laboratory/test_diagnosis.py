@@ -232,7 +232,7 @@ def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
 
 def test_how_to_go_on_is_quoted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """Of a training that was interrupted before anything was measured."""
-    monkeypatch.setattr("isobatch.cli.diagnose.default_directory", lambda *_: Path("my runs/one"))
+    monkeypatch.setattr("isobatch.cli.train.default_directory", lambda *_: Path("my runs/one"))
     monkeypatch.setattr("isobatch.training.trainer.train", lambda *_, **__: SimpleNamespace(interrupted=True))
     assert main(["diagnose", *flags(tiny())]) == 1
     assert "isobatch train --resume 'my runs/one', then isobatch diagnose 'my runs/one'" in capsys.readouterr().err

@@ -30,7 +30,7 @@ def forecaster(critical: float, overhead: float = 0.0, sample: float = 1e-5, ste
 
 
 def best(known: Forecaster, shapes: list[Shape] | None = None) -> Shape:
-    inside = [each for s in shapes or grid(OWN) if (each := known.at(s)).origin != "extrapolated"]
+    inside = [each for s in shapes or grid(OWN) if (each := known.quick(s)).origin != "extrapolated"]
     found = choose(inside, OWN, lambda shape: True, 0.05)
     assert found is not None
     return found.shape

@@ -1,4 +1,7 @@
-"""Samples by law, by hand: S(B) = S_min (1 + B/B_crit), and what a delay costs."""
+"""Samples by law, by hand: S = S_min (1 + B/B_crit) + I b, with 1/I = 1/I_max + 1/K."""
+
+import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isobatch.planning.samples import (
-    FOLDS,
+    ITERATIONS,
+    ITERATIONS_SPREAD,
     Need,
     Stage,
     drawn_values,
+    iterations_needed,
     least_samples,
     log_spread,
     samples_needed,
-    with_delay,
-    without_delay,
 )
 from isobatch.statistics.bootstrap import Estimate
 
@@ -46,38 +49,55 @@ def test_far_below_the_critical_batch_samples_are_the_same() -> None:
     assert need.at(1, NONE) == pytest.approx(need.at(256, NONE), rel=3e-4)
 
 
-def test_delays_by_hand() -> None:
-    """With n = 6 and b = 100 what took S = 600 would take 600 / e without delay, since n b / S = 1; and W(e) = 1."""
-    assert FOLDS == 6
-    assert without_delay(600, 100) == pytest.approx(600 / np.e)
-    assert with_delay(600 / np.e, 100) == pytest.approx(600)
-    assert with_delay(600, 1e-9) == pytest.approx(600)
-
-
-@given(st.floats(1e2, 1e8), st.floats(1e-4, 1))
-def test_a_delay_is_undone_by_its_inverse(samples: float, share: float) -> None:
-    delay = share * samples
-    assert with_delay(without_delay(samples, delay), delay) == pytest.approx(samples, rel=1e-6)
-
-
-def test_growth_with_a_delay_by_simulation() -> None:
-    """p'(s) = r p(s - b), stepped: the time of an e-fold growth times n is what the formula says."""
-    n, free, delay, step = 6.0, 1000.0, 200.0, 0.05
-    rate, behind = n / free, int(delay / step)
-    history = np.ones(behind + 1)  # grows alike before it begins
-    values = list(history)
-    while values[-1] < 1e9:
-        values.append(values[-1] + step * rate * values[-1 - behind])
-    late = np.log(values)[len(values) // 2 :]
-    growth = (late[-1] - late[0]) / (step * (len(late) - 1))
-    assert with_delay(free, delay) == pytest.approx(n / growth, rel=1e-2)
+def test_iterations_by_hand() -> None:
+    """Half of either where a run took as many as are ever needed; never more than it took, nor than those."""
+    assert iterations_needed(13, 13) == pytest.approx(6.5)
+    assert iterations_needed(39, 13) == pytest.approx(9.75)
+    assert iterations_needed(1e9, 13) == pytest.approx(13)
+    assert iterations_needed(1e-3, 13) == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_larger_iterations_cost_samples_though_minibatches_stay() -> None:
-    """S_0 = 6,000 / e at b = 1,000; at b = 1,000 e, n b / S_0 = e^2 and W = 1.5571: S = 6,000 e / 1.5571."""
-    need = Need((stage(0, 6000, 1e9),), 64, 1000)
-    assert need.at(64, 1000) == pytest.approx(6000)
-    assert need.at(64, 1000 * np.e) == pytest.approx(6000 * np.e / 1.5571, rel=1e-4)
+    """K = I_max iterations of 1,000 samples: half of them go by b. Fourfold iterations: 1/2 + 4/2 times as many."""
+    taken = int(ITERATIONS * 1000)
+    need = Need((stage(0, taken, 1e9),), 64, 1000)
+    assert need.at(64, 1000) == pytest.approx(taken)
+    assert need.ratio(64, 4000) == pytest.approx(2.5)
+    assert need.ratio(64, NONE) == pytest.approx(0.5)
+
+
+def test_the_constants_are_those_that_the_benchmark_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its committed rows, to two digits."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    law = importlib.import_module("planning_law")
+    fit = [row for row in law.read() if not row.is_judged]
+    assert len(law.by_task(fit)) >= 6
+    assert float(f"{law.fitted(*law.LAWS[law.CHOSEN], fit):.2g}") == ITERATIONS
+    spread = np.std([np.log(law.fitted(*law.LAWS[law.CHOSEN], of)) for of in law.by_task(fit).values()], ddof=1)
+    assert float(f"{spread:.2g}") == ITERATIONS_SPREAD
+
+
+def test_both_batches_together_by_hand() -> None:
+    """1/2 goes by b, which is fourfold; the other half by 1 + B/B_crit, 1.5 at B = 64 and 2 at B = 128."""
+    need = Need((stage(0, int(ITERATIONS * 1000), 128),), 64, 1000)
+    assert need.ratio(128, 4000) == pytest.approx(0.5 * 2 / 1.5 + 2)
+
+
+@given(st.floats(1, 1e4), st.floats(1, 1e4), st.floats(0.1, 1e3), st.floats(1, 1e5))
+def test_the_law_by_a_sum_over_needs(samples: float, critical: float, iterations: float, delay: float) -> None:
+    """Made up the other way round: a task that needs so many samples, gradient steps and iterations, all of which add
+    up, is measured at one geometry and predicted at others, with the I_max that gives its number of iterations."""
+    steps = samples / critical
+
+    def truth(batch: float, delay: float) -> float:
+        return samples + steps * batch + iterations * delay
+
+    taken = truth(64, delay)
+    most = np.array([1 / (1 / iterations - delay / taken)])
+    stages = tuple(stage(first, first + 10**6, critical) for first in (0, 10**6))  # of which only the shares count
+    scaled = Need(stages, 64, delay * 2e6 / taken)
+    found = scaled.drawn(256, 9 * delay * 2e6 / taken, scaled.critical_batches(), most)
+    assert found / 2e6 * taken == pytest.approx(truth(256, 9 * delay), rel=1e-6)
 
 
 def test_draws_have_the_interval_they_came_from() -> None:

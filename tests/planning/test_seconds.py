@@ -35,6 +35,12 @@ def test_learning_is_what_collecting_leaves() -> None:
     assert seconds.learning.seconds == pytest.approx((0.015, 0.02))
 
 
+def test_collecting_takes_no_longer_than_iterations() -> None:
+    """Ten steps in an iteration of .06 seconds: at most .006 each, though .009 were found."""
+    seconds = Seconds.of({10: 0.009, 20: 0.009}, [timed(10, 10, 1, 0.06)])
+    assert seconds.collecting.seconds == pytest.approx((0.006, 0.009))
+
+
 def test_an_iteration_is_the_sum_of_its_parts() -> None:
     """20 environments x 5 steps in 2 minibatches of 50: 5 x .003 + 4 x .015."""
     seconds = seconds_by_hand()

@@ -146,10 +146,10 @@ PPO = (
 
 def _written(text: str) -> dict[str, SettingsByName]:
     """The settings that stand under each behavior."""
-    found = mapping_of(text).get("behaviors")
-    if not isinstance(found, dict) or not found:
+    behaviors = mapping_of(text).get("behaviors")
+    if not isinstance(behaviors, dict) or not behaviors:
         raise UsageError("the text has no `behaviors:` with settings under their names: check which file it is.")
-    return {str(name): own for name, own in found.items() if isinstance(own, dict)}
+    return {str(name): own for name, own in behaviors.items() if isinstance(own, dict)}
 
 
 def _behaviors(text: str) -> dict[str, SettingsByName]:
@@ -205,8 +205,8 @@ def render(settings: Mapping[str, object], env: str | None) -> str:
 def remarks(raw: Raw) -> list[str]:
     """Schedules that are the default, so files need not name them."""
     falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
-    found = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
-    return [f"{' and '.join(found)} linearly over a run there, and stays in a run here"] if found else []
+    falling = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
+    return [f"{' and '.join(falling)} linearly over a run there, and stays in a run here"] if falling else []
 
 
 LIBRARY = Library(

@@ -19,7 +19,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
     """One line for each T, its minibatches as is best at each N; the recommended one's in a band of 95 %."""
     from matplotlib import ticker
 
-    figure, axes = new_figure((8.5, 5))
+    figure, axes = new_figure((10, 5))
     own, best = plan.own.shape, plan.recommended.shape
     for color, length in zip(COLORS, lengths(plan), strict=False):
         line = fastest_by_envs(plan, length)
@@ -47,8 +47,11 @@ def draw_plan(plan: Plan, path: Path) -> None:
     run = plan.run
     title = f"{run.algo} on {run.env}: time to a return of {by_magnitude(plan.reached.score)}"
     axes.set_title(f"{title}, {counted(plan.num_seeds, 'seed')}", loc="left")
-    note = "lines: the best number of minibatches\ndashed: extrapolated; dots: timed; band: 95 %"
-    axes.legend(frameon=False, title=note, title_fontsize=8, fontsize=9, loc="upper center")
+    note = "lines: the best number of minibatches\ndashed: extrapolated\ndots: timed, of any number\nband: 95 %"
+    axes.legend(
+        frameon=False, title=note, title_fontsize=8, fontsize=9, loc="upper left", bbox_to_anchor=(1.01, 1),
+        alignment="left",
+    )  # fmt: skip
     save_figure(figure, path)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from isobatch.planning.devices import Link
 from isobatch.planning.moves import Shape
-from isobatch.planning.samples import Need, drawn_values
+from isobatch.planning.samples import ITERATIONS, ITERATIONS_SPREAD, Need, drawn_values
 from isobatch.planning.seconds import Origin, Seconds
 from isobatch.statistics.bootstrap import Estimate, percentile_interval
 
@@ -71,17 +71,18 @@ class Forecaster:
         return self.seconds.parts(*sizes, shape.devices, sums)
 
     def drawn(self, shape: Shape) -> np.ndarray:
-        """Seconds to the score [DRAWS], the first one without any error. Draws of two shapes belong together: the
-        critical batches and the run's own luck are the same in both, errors of their seconds are not."""
+        """Seconds to the score [DRAWS], the first one without any error. Draws of two shapes belong together: critical
+        batches, iterations and the run's own luck are the same in both, errors of their seconds are not."""
         common = np.random.default_rng(self.seed)
         critical = drawn_values([stage.critical_batch for stage in self.need.stages], DRAWS, common)
         luck = np.exp(self.run_spread * common.standard_normal(DRAWS))
+        iterations = ITERATIONS * np.exp(ITERATIONS_SPREAD * common.standard_normal(DRAWS))
         sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
         own = np.random.default_rng([self.seed, *sizes, shape.devices, shape.lag])
         error = np.exp(self.seconds.spread(*sizes, shape.devices) * own.standard_normal(DRAWS))
-        luck[0] = error[0] = 1.0
+        luck[0], error[0], iterations[0] = 1.0, 1.0, ITERATIONS
         known = self.quick(shape)
-        samples = self.need.drawn(shape.optimization_batch, shape.delay, critical)
+        samples = self.need.drawn(shape.optimization_batch, shape.delay, critical, iterations)
         return luck * error * known.seconds.value * samples / known.samples
 
     def chance(self, shape: Shape, others: Iterable[Shape], within: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ import numpy as np
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
+from isobatch.formatting import counted
 from isobatch.learning.state import initial_state
 from isobatch.planning.devices import Link, measured_link
 from isobatch.planning.moves import Shape, moved, shape_of
@@ -118,6 +120,17 @@ class Machine:
         kind = jax.devices()[0].platform.upper()
         small, large = (seconds_per_sum(layout, size) for size in (1, self.parameters))
         return measured_link(f"two {kind} devices of this machine, measured", small, large, self.parameters)
+
+
+def busy_remark() -> str:
+    """What to say where other programs wanted the cores in the last minute; nothing on a quiet machine."""
+    waiting, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    if waiting < cores + 1:
+        return ""
+    return (
+        f"the machine was busy while iterations were timed ({waiting:.1f} programs at a time wanted its "
+        f"{counted(cores, 'core')}): plan again when it is quiet."
+    )
 
 
 def geometry(shape: Shape) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from isobatch.errors import UsageError
 from isobatch.planning.samples import Need
 from isobatch.rescaling import MINIBATCH_SIZE, choose_rules, rescale
-from isobatch.rescaling.cautions import cautions
+from isobatch.rescaling.cautions import cautions, critical_batch_size
 from isobatch.settings.config import Config
 
 
@@ -91,8 +91,10 @@ def whole_run(config: Config, samples: float) -> int:
 
 
 def what_speaks_against(config: Config, after: Config, need: Need) -> tuple[str, ...]:
-    """The cautions of `rescale`, in its words, with the smallest critical batch of all stages."""
+    """The cautions of `rescale`, in its words, with the smallest critical batch of all stages; but for the one that
+    says what a batch near it costs, which the samples of the plan know, stage by stage."""
     names = [rule.name for rule in choose_rules(config, (), ())]
     same = config.geometry.optimization_batch == after.geometry.optimization_batch
     critical = None if same else need.smallest_critical
-    return cautions(config, after, names, critical)
+    counted = critical_batch_size(config, after, critical)
+    return tuple(each for each in cautions(config, after, names, critical) if each != counted)

@@ -15,14 +15,16 @@ from isobatch.planning.biases import Biases
 from isobatch.planning.critical_batches import stages_of
 from isobatch.planning.devices import ACCELERATORS, Link
 from isobatch.planning.forecast import Forecast, Forecaster, choose, grid
-from isobatch.planning.machine import Machine
+from isobatch.planning.machine import Machine, busy_remark
 from isobatch.planning.moves import Shape, shape_of, what_speaks_against
 from isobatch.planning.planned import DevicesRow, Plan
 from isobatch.planning.samples import Need, log_spread
-from isobatch.planning.scores import reached
+from isobatch.planning.scores import Reached, reached
 from isobatch.rescaling.cautions import FEW_ITERATIONS
 from isobatch.settings.config import Config
+from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 from isobatch.training.devices import use_cores
+from isobatch.training.memory import check_run_memory
 from isobatch.training.run_directory import RunDirectory
 
 TIE = 0.05  # of the time to the score: what is nearer to the run's own wins within it
@@ -45,9 +47,10 @@ def plan(
 ) -> Plan:
     """Predict the time to a run's score at other N x T, minibatches and devices: what `isobatch plan` does.
 
-    Samples follow the law of McCandlish et al. (2018), https://arxiv.org/abs/1812.06162, S(B) = S_min (1 + B/B_crit),
-    stage by stage of the run; seconds are measured on this machine at a few sizes, and straight lines between them. The
-    settings at other sizes are those of `rescale`. `docs/planning.md` says what agrees with training and what does not.
+    Samples follow the law of McCandlish et al. (2018), https://arxiv.org/abs/1812.06162, stage by stage, with a
+    number of iterations beside it: S = S_min (1 + B/B_crit) + I N T. Seconds are measured on this machine at a few
+    sizes, and straight lines between them. The settings at other sizes are those of `rescale`. `docs/planning.md` says
+    what agrees with training and what does not.
 
     Args:
         run_dir: directory of a run that has learned something.
@@ -76,6 +79,7 @@ def plan(
         raise UsageError(f"num_seeds={num_seeds} must be at least 1.")
     use_cores(num_seeds, config)
     planned = config.replace(noise_scale=False)  # what was measured for the plan is not measured again
+    check_run_memory(planned, environment_of(planned), num_seeds)
     env_steps = int(table["env_steps"].max())
     found = reached(table, env_steps, score)
     stages = stages_of(directory.path, table, found.median.value, critical_batch, watch)
@@ -90,7 +94,7 @@ def plan(
     best, forecaster = confirmed(shapes, own, judge, forecaster)
     forecasts = {shape: forecaster.quick(shape) for shape in shapes}
     rows = [forecaster.at(shape) for shape in shown(forecasts, best, own, judge)]
-    after = machine.moved(best)
+    after, busy = machine.moved(best), busy_remark()
     lag_remark = affordable_lag(table, config).text
     outside = isinstance(environment_of(config), HostEnvironment)
     lagged = forecaster.at(dataclasses.replace(best, lag=1)) if outside and not best.lag else None
@@ -109,7 +113,12 @@ def plan(
         devices=tuple(on_devices(forecaster, forecasts[best], own, judge, here)),
         lagged=lagged,
         lag_remark=f"{lag_remark[0].upper()}{lag_remark[1:]}",
-        cautions=(*judge.biases.cautions(best.num_steps), *what_speaks_against(planned, after, need)),
+        cautions=(
+            *([busy] if busy else []),
+            *few_seeds_remark(found),
+            *judge.biases.cautions(best.num_steps),
+            *what_speaks_against(planned, after, need),
+        ),
         left_out=tuple(judge.reasons(forecasts.values(), forecasts[best])),
         num_seeds=num_seeds,
     )
@@ -173,6 +182,16 @@ def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: For
         judge.machine.time(best.shape)
         measured += 1
         forecaster = dataclasses.replace(forecaster, seconds=judge.machine.seconds)
+
+
+def few_seeds_remark(found: Reached) -> list[str]:
+    """Where nothing is known of how seeds differ."""
+    if len(found.steps) >= LEAST_FOR_INTERVAL:
+        return []
+    return [
+        f"the run has {counted(len(found.steps), 'seed')}, so how long others take to the score is not known, and the "
+        f"intervals leave it out: train with --num-seeds {LEAST_FOR_INTERVAL} or more."
+    ]
 
 
 def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judge) -> list[Shape]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
 from isobatch.formatting import TO, by_magnitude, counted, html_list, html_table, plain_table, rounded, with_interval
+from isobatch.planning.critical_batches import LARGEST
 from isobatch.planning.devices import Link
 from isobatch.planning.forecast import Forecast, Forecaster
 from isobatch.planning.scores import Reached
@@ -74,8 +76,9 @@ class Plan:
     @property
     def critical_batches(self) -> str:
         stages = self.forecaster.need.stages
-        shown = " -> ".join(rounded(stage.critical_batch.value, 2) for stage in stages)
-        return f"{shown} ({', '.join(dict.fromkeys(stage.source for stage in stages))})"
+        shown = [over(stage.critical_batch.value) for stage in stages]
+        values = shown[0] if len(set(shown)) == 1 else " -> ".join(shown)
+        return f"{values} ({', '.join(dict.fromkeys(stage.source for stage in stages))})"
 
     def table(self) -> list[list[str]]:
         return [self._row(each) for each in self.rows]
@@ -110,21 +113,21 @@ class Plan:
                 f"Use {what}: {with_interval(self.speedup, '{:.2g}'.format, TO)} times as fast to the score as the run."
             )
         ratio = best.samples / own.samples
-        batches = f"batches of {shape.optimization_batch:,} samples instead of {base.optimization_batch:,}"
-        if shape.optimization_batch == base.optimization_batch:
-            batches = f"batches stay at {base.optimization_batch:,} samples"
+        batches = instead("minibatches", shape.optimization_batch, base.optimization_batch)
+        iterations = instead("iterations", shape.iteration_batch, base.iteration_batch)
         per_step = [each.seconds.value / each.samples for each in (best, own)]
         reason = (
-            f"Samples: {ratio:.2f} times as many ({batches}; critical batch size {self.critical_batches}). "
+            f"Samples: {ratio:.2f} times as many ({batches}; {iterations}; critical batch size "
+            f"{self.critical_batches}). "
             f"Seconds of a sample: {per_step[0] / per_step[1]:.2f} times as many, {best.origin}."
         )
         split = f"Of its iterations {best.collecting / (best.collecting + best.learning):.0%} are collecting"
         was = f"{own.collecting / (own.collecting + own.learning):.0%} in the run's"
         stage = need.stages[-1].critical_batch
-        known = "" if np.isnan(stage.low) else f", critical batch size in the last stage {with_interval(stage)}"
+        known = "" if not stage.low < stage.high else f", critical batch size in the last stage {with_interval(stage)}"
         sure = (
             f"In {self.chance:.0%} of {len(self.forecaster.drawn(shape)):,} draws of what is not known (critical batch "
-            f"sizes, seconds) it is within {self.near:.0%} of the fastest{known}."
+            f"sizes, iterations, seconds) it is within {self.near:.0%} of the fastest{known}."
         )
         return [head, reason, f"{split}, {was}.", sure]
 
@@ -133,11 +136,12 @@ class Plan:
         for row in self.devices:
             shape = row.forecast.shape
             name = {2: "Two", 4: "Four", 8: "Eight"}.get(row.devices, str(row.devices))
-            brings = f"{row.speedup:.1f} x, not {row.devices}"
-            sentences.append(
-                f"{name} devices like this one ({row.link.name}) would bring {brings}, at {shape.name} in "
-                f"{counted(shape.num_minibatches, 'minibatch')}; with the settings above {row.same_settings:.1f} x."
-            )
+            brings = f"{row.speedup:.1f} x, not {row.devices}" if row.speedup >= 1 else f"nothing ({row.speedup:.2g} x)"
+            what = f", at {shape.name} in {counted(shape.num_minibatches, 'minibatch')}; with the settings above "
+            what += f"{row.same_settings:.2g} x"
+            if dataclasses.replace(shape, devices=1) == self.recommended.shape:
+                what = ", with the settings above"
+            sentences.append(f"{name} devices like this one ({row.link.name}) would bring {brings}{what}.")
         return sentences
 
     def _lag_sentences(self) -> list[str]:
@@ -208,6 +212,16 @@ def seconds_text(estimate: Estimate) -> str:
     scaled = Estimate(*(each / unit for each in (estimate.value, estimate.low, estimate.high)))
     low, high = (rounded(each, 2) for each in (scaled.low, scaled.high))
     return f"{rounded(scaled.value, 2)} {name} [{low}, {high}]"
+
+
+def over(critical_batch: float) -> str:
+    """A critical batch size; of one that was too large to be told, how large it is at least."""
+    return f"over {LARGEST:,.0f}" if critical_batch >= LARGEST else rounded(critical_batch, 2)
+
+
+def instead(what: str, new: int, own: int) -> str:
+    """`minibatches of 128 samples, not 256`."""
+    return f"{what} of {new:,} samples" + (f", not {own:,}" if new != own else " as in the run")
 
 
 def _json(each: Forecast) -> dict[str, object]:

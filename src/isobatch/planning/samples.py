@@ -1,19 +1,19 @@
 """How many samples a score takes at other batches, from how many it took at some.
 
 McCandlish et al. (2018), section 2.3 (https://arxiv.org/abs/1812.06162): with the best learning rate, a run on batches
-of B samples needs S = S_min (1 + B/B_crit) samples for a result, in S/B gradient steps. B_crit changes over training,
-so a run is cut into stages, each with its own. B is the optimization batch. With E epochs every sample is used E
-times, at every batch alike, so the law is the same in environment steps; S_min is then that of E epochs.
+of B samples needs S_min (1 + B/B_crit) samples for a result: so many samples however small B is, and so many gradient
+steps however large. B_crit changes over training, so a run is cut into stages, each with its own. B is the optimization
+batch. With E epochs every sample is used E times, at every batch alike, so the law is the same in environment steps.
 
-The law knows nothing of the iteration batch b = N T. While an iteration is collected its policy does not improve, so
-the data that teaches is always about b steps behind. Growth at a rate r with a delay b, p'(s) = r p(s - b), is
-exponential with the rate W(r b)/b, W being Lambert's function (Corless et al. 1996,
-https://doi.org/10.1007/BF02124750): what S_0 steps would do without delay takes
+It knows nothing of the iteration batch b = N T. An iteration moves the policy by a bounded amount, that of the clip
+range or of the KL penalty (Schulman et al. 2017, https://arxiv.org/abs/1707.06347), so some number of iterations is
+needed, too, however good their gradients are. Such needs add up, as those of samples and of gradient steps do:
 
-    S = n b / W(n b / S_0),    so    S_0 = S exp(-n b / S),
+    S = S_min (1 + B/B_crit) + I b.
 
-with n = r S_0, how often the policy improves e-fold on its way. That n is not known; it is set here (`FOLDS`). Large b
-cost about n / log(n b / S_0) iterations each, however good their gradients are. Old data only adds to the delay.
+How many iterations I a score takes is not seen in one run. Of a run that took K = S/b it is no more than K, and of one
+with many small iterations no more than some I_max; in between 1/I = 1/I_max + 1/K, half of either where both are the
+same. I_max is fitted: `benchmarks/planning_law.py`. Old data counts as larger iterations.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import lambertw
 
 from isobatch.statistics.bootstrap import Estimate
 
-FOLDS = 6.0  # n; ours: between what CartPole (less) and Acrobot (more) took where their iteration batch grew fourfold
+ITERATIONS = 16.0  # I_max
+ITERATIONS_SPREAD = 0.36  # standard deviation of its logarithm over tasks
 
 
 def least_samples(samples: ArrayLike, batch: float, critical_batch: ArrayLike) -> np.ndarray:
@@ -40,16 +40,9 @@ def samples_needed(least: ArrayLike, batch: float, critical_batch: ArrayLike) ->
     return np.asarray(least, float) * (1 + batch / np.asarray(critical_batch, float))
 
 
-def without_delay(samples: ArrayLike, delay: float) -> np.ndarray:
-    """S_0 = S exp(-n b / S)."""
-    taken = np.asarray(samples, float)
-    return taken * np.exp(-FOLDS * delay / taken)
-
-
-def with_delay(samples: ArrayLike, delay: float) -> np.ndarray:
-    """S = n b / W(n b / S_0)."""
-    behind = FOLDS * delay
-    return behind / lambertw(behind / np.asarray(samples, float)).real
+def iterations_needed(taken: ArrayLike, most: ArrayLike = ITERATIONS) -> np.ndarray:
+    """I of a run that took K iterations: 1/I = 1/I_max + 1/K."""
+    return 1 / (1 / np.asarray(most, float) + 1 / np.asarray(taken, float))
 
 
 @dataclass(frozen=True)
@@ -86,14 +79,15 @@ class Need:
 
     def at(self, batch: float, delay: float) -> float:
         """Samples at another optimization batch and delay."""
-        return float(self.drawn(batch, delay, self.critical_batches())[0])
+        return float(self.drawn(batch, delay, self.critical_batches(), np.array([ITERATIONS]))[0])
 
-    def drawn(self, batch: float, delay: float, critical_batches: np.ndarray) -> np.ndarray:
-        """The same [draws] for critical batches [draws, stages]."""
+    def drawn(self, batch: float, delay: float, critical_batches: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """The same [draws] for critical batches [draws, stages] and I_max [draws]."""
+        iterations = iterations_needed(self.samples / self.delay, most)
         shares = np.array([stage.samples for stage in self.stages], float) / self.samples
-        taken = shares * without_delay(self.samples, self.delay)
-        free = samples_needed(least_samples(taken, self.batch, critical_batches), batch, critical_batches).sum(axis=-1)
-        return with_delay(free, delay)
+        taken = shares * (self.samples - iterations * self.delay)[:, None]
+        least = least_samples(taken, self.batch, critical_batches)
+        return samples_needed(least, batch, critical_batches).sum(axis=-1) + iterations * delay
 
     def critical_batches(self) -> np.ndarray:
         """[1, stages]"""

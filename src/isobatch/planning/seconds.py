@@ -70,8 +70,13 @@ class Seconds:
 
     @classmethod
     def of(cls, collecting: Mapping[float, float], timed: Sequence[Timed]) -> Seconds:
-        """g(B) from what collecting leaves of whole iterations; the mean where several have the same B."""
-        line, by_batch = Line.through(collecting), dict[float, list[float]]()
+        """g(B) from what collecting leaves of whole iterations; the mean where several have the same B. Collecting is a
+        part of an iteration: where it was found to take longer, it had been kept waiting."""
+        bounds: dict[float, float] = dict(collecting)
+        for each in timed:
+            if each.num_envs in bounds:
+                bounds[each.num_envs] = min(bounds[each.num_envs], each.seconds / each.num_steps)
+        line, by_batch = Line.through(bounds), dict[float, list[float]]()
         for each in timed:
             rest = max(each.seconds - each.num_steps * line.at(each.num_envs), 0.05 * each.seconds)
             by_batch.setdefault(each.optimization_batch, []).append(rest / (each.epochs * each.num_minibatches))

@@ -2,12 +2,16 @@
 
 Whole iterations are timed with the program itself. Collecting alone is a part of that program where environments step
 outside JAX; where they are compiled into it, the laboratory's source of data collects the same. What is left of an
-iteration is learning. Of several repetitions the fastest counts: other work of the machine only adds to them.
+iteration is learning. A compiled program does the same work every time, so of several repetitions the fastest counts:
+other work of the machine only adds to them. What environments outside JAX do differs truly from iteration to iteration,
+as resets build a world anew, and training has all of it: there the median counts.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -26,8 +30,8 @@ REPEATS = 40  # of a timed call, at most
 LEAST_REPEATS = 3
 PATIENCE = 1.5  # seconds of a geometry, after which there are no more repeats
 CALL_SECONDS = 0.03  # that a timed call takes at least, if its iterations allow it
-COLLECTED_STEPS = 64  # of each environment, to time collecting
 COLLECTED_TIMES = 3
+COLLECTED_STEPS = 64  # of each environment, to time collecting
 SPREADS = (0.02, 0.5)  # of seconds, relative: no two runs are alike; and a busy machine is no measure
 
 
@@ -42,7 +46,7 @@ class Timed:
     seconds: float
     """Of an iteration."""
     spread: float
-    """Of its fastest repetitions, relative."""
+    """Of its repetitions, relative."""
     compile_seconds: float
     collecting: float | None = None
     """Seconds of one step of all environments, where these step outside JAX."""
@@ -74,11 +78,23 @@ def time_iteration(config: Config, num_seeds: int = 1) -> Timed:
             collecting = rollout_seconds(program, warm.states, hypers) / config.num_steps
     finally:
         program.end()
-    fastest = np.sort(taken) / phase
-    spread = float(fastest[LEAST_REPEATS - 1] / fastest[0] - 1)
+    seconds, spread = fastest(taken) if collecting is None else middle(taken)
     g = config.geometry
     sizes = g.num_envs, g.num_steps, g.num_minibatches, g.update_epochs
-    return Timed(*sizes, float(fastest[0]), float(np.clip(spread, *SPREADS)), compile_seconds, collecting)
+    return Timed(*sizes, seconds / phase, float(np.clip(spread, *SPREADS)), compile_seconds, collecting)
+
+
+def fastest(taken: Sequence[float]) -> tuple[float, float]:
+    """And by how much the third fastest is slower, relative."""
+    ordered = sorted(taken)
+    return ordered[0], ordered[LEAST_REPEATS - 1] / ordered[0] - 1
+
+
+def middle(taken: Sequence[float]) -> tuple[float, float]:
+    """The median and its standard error, relative: sqrt(pi/2) times that of a mean, whose deviation is 1.48 MAD."""
+    median = float(np.median(taken))
+    deviation = 1.48 * float(np.median(np.abs(np.array(taken) - median)))
+    return median, math.sqrt(math.pi / 2 / len(taken)) * deviation / median
 
 
 def rollout_seconds(program: HostProgram, states: TrainState, hypers: Hypers) -> float:
@@ -92,7 +108,7 @@ def rollout_seconds(program: HostProgram, states: TrainState, hypers: Hypers) ->
         taken.append(time.perf_counter() - begin)
         envs, _ = program.process(policy, *collected)
         states = replaced(states, envs=envs, key=keys.next)
-    return min(taken)
+    return middle(taken)[0]
 
 
 def timed_calls(program: Program, states: TrainState, hypers: Hypers, most_rows: int) -> list[float]:

@@ -15,7 +15,8 @@ from isobatch.settings.config import Config
 from isobatch.studies.claims import study_of
 from isobatch.studies.grid import Cell, Grid, Study, check_scale
 from isobatch.studies.jobs import Devices, MeasurementResult, MeasurePolicy, PartResult, TrainPart
-from isobatch.studies.study_directory import INFO, StudyDirectory, one_writer
+from isobatch.studies.result_files import one_writer
+from isobatch.studies.study_directory import INFO, StudyDirectory
 
 LANES = 64  # cells x seeds that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
@@ -71,7 +72,7 @@ def train_missing(
     grid = study.grid(scale)
     parts = [cells for stage in directory.stages(grid) for cells in parts_of(stage)]
     measurements = study.laboratory(scale)
-    progress = Progress(watch)
+    progress = JobsProgress(watch)
     jobs: list[Job[Result]] = []
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)
     for index, cells in enumerate(parts, 1):
@@ -102,7 +103,7 @@ def save(job: Job[Result], result: Result, directory: StudyDirectory) -> None:
         directory.save_measured(job.measurement.config.env, result.rows, result.files)
 
 
-class Progress:
+class JobsProgress:
     """One bar for all jobs, wherever they are done: called with the index of a job and the part of it that is done."""
 
     def __init__(self, watch: Watch) -> None:

@@ -70,13 +70,13 @@ class Choice:
         return ", ".join(map(str, self.values))
 
 
-Range = Interval | Choice
+SearchRange = Interval | Choice
 
 
-def default_ranges(config: Config) -> dict[str, Range]:
+def default_ranges(config: Config) -> dict[str, SearchRange]:
     """Log-spaced ranges of what matters most and is in use; each holds the config's own value, but for 0."""
     g, h = config.geometry, config.hypers
-    ranges: list[Range] = [
+    ranges: list[SearchRange] = [
         _around("learning_rate", 1e-4, 1e-2, h.learning_rate),
         _around("ent_coef", 1e-4, 0.1, h.ent_coef),
         _around("clip_eps", 0.1, 0.4, h.clip_eps),
@@ -97,7 +97,9 @@ def default_ranges(config: Config) -> dict[str, Range]:
     return {each.name: each for each in several if _setting(each.name) not in idle}
 
 
-def chosen_ranges(config: Config, search: Sequence[str], also: Sequence[str], given: Iterable[str]) -> dict[str, Range]:
+def chosen_ranges(
+    config: Config, search: Sequence[str], also: Sequence[str], given: Iterable[str]
+) -> dict[str, SearchRange]:
     """What to search: the defaults or `search` instead of them, and `also`; `given` are settings with a fixed value."""
     defaults = default_ranges(config)
     asked = [parse_range(config, text, defaults) for text in (*search, *also)]
@@ -118,7 +120,7 @@ def chosen_ranges(config: Config, search: Sequence[str], also: Sequence[str], gi
     return ranges
 
 
-def parse_range(config: Config, text: str, defaults: Mapping[str, Range]) -> Range:
+def parse_range(config: Config, text: str, defaults: Mapping[str, SearchRange]) -> SearchRange:
     """From `learning_rate=1e-4:1e-2`, `num_minibatches=4,8,16`, or a name that has a default range."""
     word, equals, values = (part.strip() for part in text.partition("="))
     name = word.replace("-", "_")
@@ -188,18 +190,18 @@ def config_of(config: Config, settings: Mapping[str, object]) -> Config:
     return made.replace(beta_prox=center / (1 + center))
 
 
-def settings_of(config: Config, ranges: Mapping[str, Range]) -> SettingsByName:
+def settings_of(config: Config, ranges: Mapping[str, SearchRange]) -> SettingsByName:
     """What a config has of the settings that are searched."""
     values = config.to_dict() | {AGE: config.geometry.proximal_age(config.hypers.beta_prox)}
     return {name: values[name] for name in ranges}
 
 
-def shape_names(ranges: Mapping[str, Range]) -> list[str]:
+def shape_names(ranges: Mapping[str, SearchRange]) -> list[str]:
     """Those of which each value is a program of its own."""
     return [name for name in ranges if name != AGE and name not in fields_of(Hypers)]
 
 
-def check_shapes(config: Config, ranges: Mapping[str, Range]) -> None:
+def check_shapes(config: Config, ranges: Mapping[str, SearchRange]) -> None:
     """Raise where values of several settings contradict each other."""
     names = shape_names(ranges)
     values = [each.values for each in ranges.values() if isinstance(each, Choice) and each.name in names]

@@ -18,12 +18,12 @@ from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
 from isobatch.studies.lanes import log_interval_of
+from isobatch.studies.result_files import now
 from isobatch.studies.rows import version
-from isobatch.studies.study_directory import now
 from isobatch.tuning.directory import Asked, Confirmed, Group, TuneDirectory
 from isobatch.tuning.group import GroupResult, TrainGroup, trials_at_once
 from isobatch.tuning.halving import Halving
-from isobatch.tuning.ranges import Choice, Range, config_of, settings_of, shape_names
+from isobatch.tuning.ranges import Choice, SearchRange, config_of, settings_of, shape_names
 from isobatch.tuning.samplers import Sampler, sampler_of
 from isobatch.tuning.trials import Trial, ranked, seed_returns, trial_of
 
@@ -49,11 +49,11 @@ class PlanSizes(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What is searched, and how. Nothing here changes when a search goes on."""
 
     config: Config  # where it starts
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, SearchRange]
     sampler: str
     num_seeds: int = 3
     seed: int = 0
@@ -112,7 +112,7 @@ class Plan:
 class Search:
     """A plan at work in a directory."""
 
-    plan: Plan
+    plan: SearchPlan
     directory: TuneDirectory
     budget: int
     reserve: int
@@ -253,8 +253,8 @@ class Search:
                 for config, outcome in zip(parts[index], result.outcomes, strict=True):
                     returns, steps = seed_returns(outcome, seeds, config.env_steps), config.env_steps * len(seeds)
                     self.directory.save_confirmed(names[config], Confirmed(returns, steps, seconds, compiling, now()))
-        found = [self.directory.confirmed(names[config]) for config in configs]
-        return [each for each in found if each is not None]
+        confirmed = [self.directory.confirmed(names[config]) for config in configs]
+        return [each for each in confirmed if each is not None]
 
 
 def finalists(trials: Sequence[Trial]) -> list[Trial]:

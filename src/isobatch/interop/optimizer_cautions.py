@@ -12,7 +12,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 
 NUMBER = r"[\"']?\s*[=:]\s*([-+.\deE]+)"
-INSIDE = re.compile(r"weight_decay" + NUMBER)  # of text such as dict(optimizer_kwargs=dict(weight_decay=1e-4))
+DECAY_IN_TEXT = re.compile(r"weight_decay" + NUMBER)  # of text such as dict(optimizer_kwargs=dict(weight_decay=1e-4))
 
 
 def optimizer_cautions(settings: SettingsByName, before: Config, after: Config) -> list[str]:
@@ -30,7 +30,7 @@ def _decays(settings: SettingsByName) -> Iterator[tuple[str, float]]:
                 with suppress(ValueError):
                     yield leaf, float(value)
         elif isinstance(value, str):
-            yield from ((f"weight_decay of {leaf}", float(number)) for number in INSIDE.findall(value))
+            yield from ((f"weight_decay of {leaf}", float(number)) for number in DECAY_IN_TEXT.findall(value))
 
 
 def _named_muon(settings: SettingsByName) -> Iterator[str]:

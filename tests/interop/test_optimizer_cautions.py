@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isobatch.cli.main import main
-from isobatch.interop.foreign_optimizers import optimizer_cautions
+from isobatch.interop.optimizer_cautions import optimizer_cautions
 from isobatch.rescaling import rescale
 from isobatch.rescaling.rules import decoupled_decay
 from isobatch.settings.config import Config
