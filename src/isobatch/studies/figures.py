@@ -224,18 +224,16 @@ def finished(figure: Figure, panels: Iterable[Axes], title: str) -> Figure:
 
 
 def save(figure: Figure, base: Path) -> list[Path]:
-    """Both formats; a picture is there as a whole or not at all."""
+    """Both formats."""
     from matplotlib import rc_context
 
     paths = []
     for ending in ENDINGS:
-        path, draft = base.with_name(base.name + ending), base.with_name(base.name + ".new" + ending)
+        path = base.with_name(base.name + ending)
         try:
             with rc_context({"svg.hashsalt": base.name}):
-                save_figure(figure, draft)
-            draft.replace(path)
-        except (OSError, UsageError) as error:
-            draft.unlink(missing_ok=True)
+                save_figure(figure, path)
+        except (RunError, UsageError) as error:
             raise RunError(f"{error} What was trained is kept: `isobatch study report` draws it again.") from None
         paths.append(path)
     return paths
