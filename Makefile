@@ -12,18 +12,28 @@ PEERS  := .venv-peers
 PIP    := -m pip install --quiet --disable-pip-version-check
 EXTRAS := dev
 
-.PHONY: demo test check format bench bench-gradients fuzz peers setup setup-browser setup-envpool clean
+# Where it is set, every process that tests start compiles all of src/ again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test check lint types pytest format bench bench-gradients fuzz peers setup setup-browser setup-envpool clean
 
 demo: $(VENV)/.core
 	$(VENV)/bin/isobatch demo
 
-test: check
-	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+test: lint
+	@$(MAKE) --no-print-directory --jobs 2 types pytest
 
-check: $(VENV)/.dev
+check: lint types
+
+lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.dev
 	$(VENV)/bin/mypy
+
+pytest: $(VENV)/.dev
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .

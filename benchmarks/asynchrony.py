@@ -45,7 +45,11 @@ RUNS = SPEED | {"EnvPool CartPole, 64 x 32": (SMALLER, 0, "1")}
 LEARNED = 300_000  # steps of each seed, in `returns`
 LAGS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i", "4 iterations": "--max-lag 4i"}
 KINDS = {name: LAGS[name] for name in ("by turns", "1 iteration", "2 iterations")}
-OBJECTIVES = {"PPO": "", "decoupled": "--stale-objective decoupled"}
+OBJECTIVES = {  # the average is the one that `lag_search.py` found to lose least
+    "PPO": "",
+    "decoupled": "--stale-objective decoupled",
+    "averaged": f"--proximal-policy ewma --beta-prox {64 / 65:.5f}",
+}
 SAME_BY_TURNS = {"decoupled": "PPO"}  # on fresh data one is the other
 SCORES = {  # name -> return to reach, steps of a run
     "EnvPool CartPole, 64 x 128": (200.0, 300_000),
@@ -124,7 +128,7 @@ def returns(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for number, (name, (words, _, actors)) in enumerate(RUNS.items()):
         by_turns = {}
-        for objective, kind, flags in arms(KINDS):
+        for objective, kind, flags in arms({kind: LAGS[kind] for kind in ("by turns", "2 iterations")}):
             run = scratch / f"{number}-{objective}-{kind}"
             lag = f"--actors {actors}" if "--max-lag" in flags else ""
             finished(f"{words} --total-timesteps {LEARNED} --num-seeds {args.seeds} {lag} {flags}", run)
@@ -213,7 +217,13 @@ def wall_clock(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             color = COLORS[list(LAGS).index(kind)]
             style = ("-", "--", ":")[list(OBJECTIVES).index(objective)]
             mean = np.mean([course.returns for course in seeds], axis=0)
-            axes.plot(seeds[0].seconds, mean, style, color=color, label=f"{kind}, {objective}" if lag else kind)
+            axes.plot(
+                seeds[0].seconds,
+                mean,
+                style,
+                color=color,
+                label=kind if not lag and objective == "PPO" else f"{kind}, {objective}",
+            )
         axes.axhline(score, color="#888888", linewidth=0.8)
         axes.set(title=name, xlabel=f"seconds of training, {args.seeds} seeds at once", ylabel="return")
         axes.legend(fontsize=8, frameon=False)
@@ -343,8 +353,8 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     import jax.numpy as jnp
 
     from isobatch.envs.registry import environment_of
-    from isobatch.rollouts.actors.interface import LocalBackend, Place, Published
-    from isobatch.rollouts.env_groups import OwnEnvs
+    from isobatch.rollouts.actors.interface import LocalBackend, Place, PolicyVersion
+    from isobatch.rollouts.env_groups import LocalEnvs
     from isobatch.training.actor_functions import RolloutFunctions, actor_functions_for
     from isobatch.training.async_program import standings_of
     from isobatch.training.host_functions import split
@@ -354,10 +364,10 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     functions = actor_functions_for(config, env, states, hypers)
     before = standings_of(states, 1)[0]
     policy = (states.networks, states.obs_moments, hypers.obs_clip)
-    backend = LocalBackend(functions.acting, Place(env, config, np.array([0]), OwnEnvs(64), 60.0))
+    backend = LocalBackend(functions.acting, Place(env, config, np.array([0]), LocalEnvs(64), 60.0))
     carry = backend.open(before.envs, 0, print)
     key, keys = functions.keys_of(before.key, 0)
-    of_run, published = RolloutFunctions(functions, hypers), Published(policy)
+    of_run, published = RolloutFunctions(functions, hypers), PolicyVersion(policy)
 
     def rollout() -> Any:
         content = of_run.digest(policy, before, key, *backend.collect(carry, 0, published, keys, 1))

@@ -1,17 +1,19 @@
 """Does a full disk cost more than one sentence?
 
-    sudo python benchmarks/full_disk.py [run] [study] [--times 10] [--seed 0]
+    sudo python benchmarks/full_disk.py [run] [study] [search] [plan] [--times 10] [--seed 0]
 
-A run and a study are kept on a small disk in memory (a tmpfs, which only root can mount). At a random moment it is
-filled to the last page, and kept full until the command has ended: with exit code 1 and one sentence, or it does not
-count, because nothing was left to write. Then there is room again, and the same command goes on; up to four times. In
-the end the results are compared, bit by bit, with those of a run and a study that were left alone.
+A run, a study and a search are kept on a small disk in memory (a tmpfs, which only root can mount). At a random moment
+it is filled to the last page, and kept full until the command has ended: with exit code 1 and one sentence, or it does
+not count, because nothing was left to write. Then there is room again, and the same command goes on; up to four times.
+In the end the results are compared, bit by bit, with those that were left alone. A plan is made of measured seconds:
+of it, the measurements of the run that was planned and the picture have to be there.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,10 @@ TESTS = str(Path(__file__).resolve().parent.parent / "tests")
 FILLER, PAGE = "filler", 4096
 TIMES_EACH = 4  # that a run or a study meets a full disk
 RESULTS = ("rows.csv", "curves.csv.gz", "study.json")
+SEARCH = "--total-timesteps 2048 --search learning_rate=1e-4:1e-1 --num-seeds 2 --group 4 --lanes 4 --confirm-seeds 2 "
+SEARCH += "--budget 40000 --sampler random"
+FOUND = ("tune.json", "trials.csv", "best.yaml")
+PICTURE, DISK = "plan.png", "disk"
 
 
 def with_small_study(words: list[str]) -> int:
@@ -46,6 +52,38 @@ def start_study(path: Path) -> BaseProcess:
 
 def study_difference(one: Path, other: Path) -> str | None:
     return next((name for name in RESULTS if (one / name).read_bytes() != (other / name).read_bytes()), None)
+
+
+def start_search(path: Path) -> BaseProcess:
+    return kills.launch(["tune", *kills.SHARED.split(), *SEARCH.split(), "--out", str(path), "--quiet"])
+
+
+def search_difference(one: Path, other: Path) -> str | None:
+    names = [*FOUND, *(str(each.relative_to(one)) for each in one.glob("groups/*.asked.json"))]
+    return next((name for name in names if (one / name).read_bytes() != (other / name).read_bytes()), None)
+
+
+def start_plan(path: Path) -> BaseProcess:
+    """Of a run that does not know its noise scale: it is measured, and kept in the directory of the run."""
+    if not path.exists():
+        learned = path.parents[1 if path.parent.name == DISK else 0] / "learned"
+        if not learned.exists():
+            kills.finish(kills.launch(["train", *kills.SHARED.split(), "--run-dir", str(learned), "--quiet"]))
+        shutil.copytree(learned, path)
+    return kills.launch(["plan", str(path), "--out", str(path / PICTURE), "--quiet"])
+
+
+def plan_difference(one: Path, other: Path) -> str | None:
+    made = [PICTURE, *(str(each.relative_to(one)) for each in one.glob("diagnosis/*.json"))]
+    return next((f"{name} is missing" for name in made if not (other / name).is_file()), None)
+
+
+KINDS = {
+    "run": (kills.start, kills.difference),
+    "study": (start_study, study_difference),
+    "search": (start_search, search_difference),
+    "plan": (start_plan, plan_difference),
+}
 
 
 def fill(disk: Path) -> None:
@@ -97,22 +135,20 @@ def torment(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["run", "study", []], help="by default both")
-    parser.add_argument("--times", type=int, default=10, help="that the disk is full, for a run and for a study")
+    parser.add_argument("what", nargs="*", choices=[*KINDS, []], help="by default all")
+    parser.add_argument("--times", type=int, default=10, help="that the disk is full, for each of them")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     luck, failed = random.Random(args.seed), 0
     with tempfile.TemporaryDirectory() as temporary:
         kills.prepare(temporary)
-        disk = Path(temporary) / "disk"
+        disk = Path(temporary) / DISK
         disk.mkdir()
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", disk], check=False).returncode:
             raise SystemExit("a tmpfs cannot be mounted here: this needs root.")
         try:
-            for what in args.what or ["run", "study"]:
-                start, difference = (
-                    (kills.start, kills.difference) if what == "run" else (start_study, study_difference)
-                )
+            for what in args.what or KINDS:
+                start, difference = KINDS[what]
                 kills.finish(start(Path(temporary) / f"{what}, to compile"))
                 model = Path(temporary) / what
                 seconds = kills.finish(start(model))

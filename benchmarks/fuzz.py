@@ -3,10 +3,11 @@
     python benchmarks/fuzz.py [--lines 10000] [--files 2000] [--kills 200] [--seed 0] [--jobs 2]
 
 Command lines and files that are valid are mutated, and `isobatch` is called with them inside processes that are used
-again, each case with a time limit. `train` is called up to the point where it would begin to train. What counts as a
-failure: an error that nobody foresaw, a hang, an exit code other than 0, 1, 2 and 130, several lines of complaint,
-`--json` that does not print one object, and a rescaling with a number that is not finite. Cases are functions of the
-seed and their number: `--only line-123` repeats one. With --kills, `kills.py` follows.
+again, each case with a time limit. `train`, `tune` and `plan` are called up to the point where they would begin to
+train or to measure. What counts as a failure: an error that nobody foresaw, a hang, an exit code other than 0, 1, 2 and
+130, several lines of complaint, `--json` that does not print one object, and a rescaling with a number that is not
+finite. Cases are functions of the seed and their number: `--only line-123` repeats one. With --kills, `kills.py`
+follows. What is mutated is in `fuzz_words.py`.
 """
 
 from __future__ import annotations
@@ -31,94 +32,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fuzz_words import FILES, FLAGS, LINES, NUMBERS, PIECES, READERS, VALUES
+
 KILLS = Path(__file__).resolve().with_name("kills.py")
 SECONDS = 10.0  # of the processor that a case may take
 PATIENCE = 60.0  # seconds of the clock, since others may use the processor too
 GRACE = 30.0  # more of them until a process that does not answer a signal is ended
 CODES = (0, 1, 2, 130)
-
-LINES = [
-    "train", "train --algo ppo-ewma --env CartPole-v1 --num-seeds 4 --json",
-    "train --algo ppg --env Pendulum-v1 --num-envs 8 --num-steps 256 --total-timesteps 491520 --quiet",
-    "train --algo reinforce --num-envs 4 --num-steps 500 --learning-rate 1e-3 --run-dir out",
-    "train --algo a2c --env gymnasium/LunarLander-v3 --env-kwargs {gravity:-3} --num-envs 16",
-    "train --config settings.yaml --gamma 0.9 --hidden-sizes 64,64 --seed 7",
-    "train --preset atari-ppo --env Pong-misc",
-    "train --staleness 4 --stale-objective decoupled --noise-scale --normalize-rewards true", "train --resume run",
-    "train --resume --run-dir run --total-timesteps 1e6", "train --init-from run", "rescale --to-num-envs 4",
-    "rescale --algo ppo-ewma --num-envs 64 --num-steps 256 --to-num-envs 1 --json",
-    "rescale --algo ppg-ewma --factor 4 --without phase-batch --json", "rescale run --factor 2 --json",
-    "rescale --to-devices 4 --devices 1 --use linear-adam", "rescale --to-optimization-batch 64 --critical-batch 500",
-    "rescale --from-zoo zoo.yml --algo ppo --env Inherited-v0 --factor 2",
-    "rescale --config settings.yaml --factor 2",
-    "rescale --from-cleanrl '--num-envs 8 --num-steps 128 --learning-rate 2.5e-4' --to-num-envs 32 --json",
-    "rescale --from-rllib rllib.yaml --factor 2 --as skrl", "rescale --from-skrl skrl.yaml --num-envs 8 --factor 2",
-    "rescale --from-torchrl torchrl.yaml --factor 2 --out new.yaml", "rescale --to-num-steps 64 --out out/new.yaml",
-    "advise", "advise --num-envs 64 --critical-batch 4000 --json", "advise run --json", "advise --algo a2c --cores 2",
-    "advise --action-dim 6 --env-seconds 1e-4 --update-seconds 1e-3 --continuous", "envs", "envs lunar --json",
-    "envs envpool/ atari", "study list --json", "study run adam-rule --scale paper", "study report nowhere",
-    "eval run --episodes 5 --json", "export run --out policy.npz", "play run --speed 2",
-    "plot run --metric losses/policy_loss --out curve.svg", "diagnose run --sections lags --chains 16",
-    "verify --env CartPole-v1 --seed 1", "train --help --algo ppg", "rescale --help-all", "help train", "--version",
-    "",
-]  # fmt: skip
-VALUES = [
- "", " ", "0",
-    "-1", "1", "2", "3", "7", "1.5", "1e3", "1e17", "1e18", "1e19", "1e308", "1e309", "-1e400", "nan", "inf", "-inf",
-    "9" * 30, "9" * 400, "9" * 5000, "0x10", "1_000", "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}",
-    "2147483647", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808", "true", "False", "on",
-    "none", "None", "null", "[]", "[1,2", "1,2,x", "64,", ",", "{}", "{a: 1}", "{a: &a [*a]}", "[" * 1200, "{1: 2}",
-    "a: b", "[/x]", "[bold]", ":smile:", "%s", "%(prog)s", "{0}", "--", "-", "---", "-x", "--=", "=", "$(id)", "`id`",
-    "'", '"', "\\", "\n", "\t", "\r", "\x1b[2J", "\x07", "\udcff", "\N{GREEK SMALL LETTER PI}", "\N{PILE OF POO}",
-    "a" * 10_000, "../..", ".", "..", "/dev/null/x", "/proc/nope/x", "run", "out", "settings.yaml", "missing.yaml",
-    "a" * 300 + ".yaml", "*", "~", "CartPole-v1", "CartPole-v9", "Pendulum-v1", "gymnasium/", "envpool/",
-    "envpool/Pong-v5", "ALE/Pong-v5", ":Id", "no_such_module:Id", "..:Id", "json:Id", "gymnasium/json:Id",
-    "Probe-Delay", "MNISTBandit-bsuite", "ppo", "ppg-ewma", "reinforce", "atari-ppo", "clip", "kl", "envs", "shuffle",
-    "decoupled", "sgd", "impala", "newest", "best", "all", "iteration-batch-only", "adam-sqrt", "zoo", "cleanrl",
-    "rllib", "skrl", "torchrl",
-]  # fmt: skip
 NUMBER = re.compile(r"[-+.\de]+")
-NUMBERS = [
-    "0", "1", "2", "3", "4", "5", "7", "8", "16", "64", "96", "100", "128", "256", "1000", "1024", "4096", "65536",
-    "1e6", "1e9", "1e12", "1e15", "1e17", "9223372036854775807", "0.5", "0.9", "0.99", "0.999", "0.9999999999999999",
-    "1e-3", "1e-8", "1e-300", "5e-324", "1e300", "1.7e308", "inf", "2147483647",
-]  # fmt: skip
-PIECES = [
-    "num_envs", "env", "algo", "env_kwargs", "hidden_sizes", "learning_rate", "preset", "stale_objective", "gamma",
-    "seed", ": ", "\n", "- ", "? ", "[", "]", "{", "}", "&a ", "*a", "<<: *a", "!!int ", "!!float x", "!!timestamp x",
-    "!!bool 3", "!!binary ==", "!!python/object/apply:os.getcwd []", "!!set", "|", ">", "#", "'", '"', "\0", "\x1b",
-    "\t", "%YAML 9", "---", "...", "2020-13-45", "2020-01-01", "1:30:00", "0x" + "f" * 5000, "1e400", ".nan", "-.inf",
-    "~", "=", "\ufeff", "[" * 1200, "{a: " * 600, "\udcff", "1" * 5000, "x" * 100_000, "lin_0.001",
-    "!!python/tuple [1]", "dict(a=1)", "num_envs: 0", "env: 5", "self: 1", "iteration,seed,env_steps", ",,,", "nan",
-    "inf", "-1", "1e18",
-]  # fmt: skip
-FILES = {
-    "settings.yaml": "algo: ppo-ewma\nenv: CartPole-v1\nnum_envs: 8\nhidden_sizes: [64, 64]\n"
-    "env_kwargs: {}\ngamma: 0.9\n",
-    "zoo.yml": "defaults: &d\n  n_envs: 8\n  n_timesteps: !!float 1e5\n  policy: 'MlpPolicy'\n"
-    "Inherited-v0:\n  <<: *d\n  n_steps: 32\n  batch_size: 256\n  learning_rate: lin_0.001\n  normalize: true\n",
-    "rllib.yaml": "train_batch_size: 4000\nminibatch_size: 128\nnum_epochs: 30\nlr: 5.0e-5\nnum_env_runners: 2\n",
-    "skrl.yaml": "rollouts: 16\nlearning_epochs: 8\nmini_batches: 2\nlearning_rate: 1.0e-3\ndiscount_factor: 0.99\n",
-    "torchrl.yaml": "collector:\n  frames_per_batch: 2048\n  total_frames: 1000000\nloss:\n  mini_batch_size: 64\n"
-    "  ppo_epochs: 10\noptim:\n  lr: 3.0e-4\n",
-    "run/config.yaml": "algo: ppo\nenv: Probe-Delay\nnum_envs: 4\nnum_steps: 8\nnum_minibatches: 2\n"
-    "total_timesteps: 384\n",
-    "run/run.json": '{"seed": 0, "num_seeds": 1, "log_interval": 1, "versions": {}}\n',
-    "run/metrics.csv": "iteration,seed,env_steps,charts/episodic_return,losses/policy_loss,losses/approx_kl\n"
-    "1,0,32,1.0,0.1,0.01\n2,0,64,1.5,0.1,0.01\n",
-}
-READERS = {
-    "settings.yaml": ["rescale --config settings.yaml --factor 2 --json", "advise --config settings.yaml",
-                      "train --config settings.yaml"],
-    "zoo.yml": ["rescale --from-zoo zoo.yml --algo ppo --env Inherited-v0 --factor 2 --json"],
-    "rllib.yaml": ["rescale --from-rllib rllib.yaml --factor 2 --json", "rescale --from-rllib rllib.yaml --factor 2"],
-    "skrl.yaml": ["rescale --from-skrl skrl.yaml --num-envs 8 --factor 2 --json"],
-    "torchrl.yaml": ["rescale --from-torchrl torchrl.yaml --num-envs 8 --factor 2 --json"],
-    "run/config.yaml": ["rescale run --factor 2 --json", "advise run", "train --resume run", "eval run"],
-    "run/run.json": ["train --resume run", "eval run", "export run --out policy.npz"],
-    "run/metrics.csv": ["advise run --json", "plot run --out curve.svg --json", "train --resume run",
-                        "rescale --factor 2 --critical-batch run"],
-}  # fmt: skip
 
 
 class Case(NamedTuple):
@@ -169,7 +90,7 @@ def _changed_words(words: list[str], draw: random.Random) -> list[str]:
 
     place = draw.randrange(len(words)) if words else 0
     place = max(place, min(1, len(words) - 1)) if draw.random() < 0.9 else place  # mostly not the command
-    name = draw.choice([*setting_fields(), "seed", "num_seeds", "to_num_envs", "factor", "json"])
+    name = draw.choice([*setting_fields(), *FLAGS])
     flag, value = "--" + name.replace("_", "-"), draw.choice(VALUES)
     if draw.random() < 0.6 and name in setting_fields():
         value = _plausible(setting_fields()[name].kind, draw)
@@ -249,14 +170,16 @@ def serve(connection: Connection) -> None:
     """Run cases that come through a pipe."""
     from isobatch.cli import verify
     from isobatch.cli.main import main
-    from isobatch.training import devices, trainer
+    from isobatch.planning import plan
+    from isobatch.training import devices, stages, trainer
+    from isobatch.tuning import tune
 
     def not_trained(*args: Any, **kwargs: Any) -> Any:
         from isobatch.errors import RunError
 
         raise RunError("not trained while fuzzing")
 
-    trainer.train = verify._train = not_trained
+    trainer.train = stages.train = verify._train = tune.run = plan.Machine = not_trained
     devices.use_cores = lambda *args, **kwargs: None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     path = list(sys.path)
@@ -285,7 +208,7 @@ def _run(main: Any, case: Case, folder: Path) -> Outcome:
         raise Hang
 
     for name, content in case.files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     os.chdir(folder)
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=case.encoding, write_through=True) for _ in range(2)]

@@ -31,7 +31,13 @@ from isobatch.training.checkpoints import Checkpoints
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.verification import first_difference
 
-MODULES = ("jax", "isobatch.training.trainer", "isobatch.envs.probes", "isobatch.studies.report")  # they import all
+MODULES = (
+    "jax",
+    "isobatch.training.trainer",
+    "isobatch.envs.probes",
+    "isobatch.studies.report",
+    "isobatch.tuning.tune",
+)  # they import all
 AIMS = ("creation", "checkpoint", "anywhere", "anywhere", "anywhere", "anywhere")
 SHARED = "--env Probe-ActionObserved --num-envs 4 --num-steps 8 --hidden-sizes 8 --total-timesteps 48128"
 SETTINGS = {

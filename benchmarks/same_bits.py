@@ -33,6 +33,7 @@ RENAMED = {
 }
 STALE = ["--staleness", "2", "--proximal-policy", "recent"]
 NORMALIZED = ["--normalize-observations", "--normalize-rewards"]
+ACTORS = ["--actors", "2", "--max-lag", "2i", "--schedule", "fixed"]
 NEXT_STEP = ["--autoreset", "next-step"]
 CASES: dict[str, list[str]] = {
     f"{algo}@{env}": ["--algo", algo, "--env", env]
@@ -45,6 +46,7 @@ CASES: dict[str, list[str]] = {
     "ppo-stale@envpool/CartPole-v1": ["--algo", "ppo", "--env", "envpool/CartPole-v1", *STALE],
     "ppo-shared@gymnasium/Pendulum-v1": ["--algo", "ppo", "--env", "gymnasium/Pendulum-v1", "--arrangement", "shared"],
     "ppo-nextstep@gymnasium/CartPole-v1": ["--algo", "ppo", "--env", "gymnasium/CartPole-v1", *NEXT_STEP],
+    "ppo-ewma-actors@gymnasium/CartPole-v1": ["--algo", "ppo-ewma", "--env", "gymnasium/CartPole-v1", *ACTORS],
     "ppo-noise@CartPole-v1": ["--algo", "ppo", "--env", "CartPole-v1", "--noise-scale"],
     "ppo@Breakout-MinAtar": ["--algo", "ppo", "--env", "Breakout-MinAtar"],
 }  # fmt: skip

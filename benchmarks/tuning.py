@@ -81,8 +81,8 @@ def search_into(args: argparse.Namespace) -> None:
         plan, TuneDirectory(args.search_into), args.groups * plan.cost(config, args.group), 0, LocalProcesses(), silent
     )
     work.devices.choose()
-    TuneDirectory.begin(args.search_into, plan.to_json())
-    work.directory.save_table(ranked(work.run()))
+    with work.directory.begun(plan.to_json()):
+        work.directory.save_table(ranked(work.run()))
 
 
 def silent(label: str, share: float, trials: Sequence[Trial]) -> None:

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 # Also for the processes that tests start. Most of the time of tests is compilation, of which these save much.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1",
+)
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody looks for lines of Python in programs
 
 os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scenes"
 # Workers and the processes that tests start inherit it: what one of them compiled, the others load.
@@ -53,13 +57,14 @@ def kept_programs() -> None:
     from isobatch.training.program_cache import keep_programs  # after the import hook above
 
     keep_programs()
+    jax.monitoring.register_event_listener(lambda name, **_: NEW_PROGRAMS.append(name) if name == LOOKED_FOR else None)
 
 
 # Groups of tests that take long: they come first, so that no worker is busy long after the other.
 LONG_GROUPS = (
     "laboratory", "host laboratory", "trained", "hosts", "trainer", "studies", "actors", "tuning", "planning", "kill",
     "host failures", "test_probes", "test_public", "test_policy_phase", "test_gram", "test_tour", "test_examples",
-    "test_own_parts", "cli", "browser", "test_program_cache", "hypers",
+    "test_custom_parts", "cli", "browser", "test_program_cache", "hypers",
 )  # fmt: skip
 
 
@@ -91,6 +96,9 @@ def float64() -> Iterator[None]:
 
 MAPPINGS, SIZES = Path("/proc/self/maps"), Path("/proc/self/statm")
 MOST_MAPPINGS = 30_000  # of memory, by compiled programs; Linux allows a process 65,530, and beyond them XLA crashes
+NEW_PROGRAMS: list[str] = []  # events, one for each since mappings were counted
+LOOKED_FOR = "/jax/compilation_cache/compile_requests_use_cache"  # a program, which is then loaded or compiled
+MOST_NEW = 300  # of them between two counts, which take 10 ms each: one has 3 to 20 mappings
 MOST_RESIDENT = 1_500_000_000  # bytes; several workers share a machine, and one test takes up to 0.5 GB
 MOST_FOR_THE_NEXT = 1_000_000_000  # of those that a group of tests leaves to another, which shares little with it
 
@@ -101,8 +109,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return
     resident = int(SIZES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     most = MOST_RESIDENT if group(item) == group(nextitem) else MOST_FOR_THE_NEXT
-    if resident > most or MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS:
+    if resident > most or too_many_mappings():
         forget_programs()
+
+
+def too_many_mappings() -> bool:
+    if len(NEW_PROGRAMS) < MOST_NEW:
+        return False
+    NEW_PROGRAMS.clear()
+    return MAPPINGS.read_bytes().count(b"\n") > MOST_MAPPINGS
 
 
 def group(item: pytest.Item) -> str:

@@ -1,16 +1,17 @@
 """A study that takes a second: five settings on probes. As a script: the command line with it in the list."""
 
+import dataclasses
 import sys
 
 from tiny import tiny
 
-from isobatch.statistics.normalization import Range
+from isobatch.statistics.normalization import ReturnRange
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import FINAL
 from isobatch.studies.verdicts import Question, answers
 
 RATES = (1e-3, 1e-2)
-RANGES = {"Probe-ActionObserved": Range(-1, 1), "Probe-Delay": Range(0, 1)}
+RANGES = {"Probe-ActionObserved": ReturnRange(-1, 1), "Probe-Delay": ReturnRange(0, 1)}
 HUGE = 1e38
 
 
@@ -43,13 +44,14 @@ STUDY = Study(
 )  # fmt: skip
 
 
-def main() -> int:
-    import dataclasses
+LONG = dataclasses.replace(STUDY, grid=long_grid)
 
+
+def main() -> int:
     from isobatch.cli.main import main as command
     from isobatch.studies.claims import STUDIES
 
-    STUDIES["fake"] = dataclasses.replace(STUDY, grid=long_grid)
+    STUDIES["fake"] = LONG
     return command(sys.argv[1:])
 
 

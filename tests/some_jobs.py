@@ -1,10 +1,15 @@
-"""Jobs that take no time, fail, or end their process."""
+"""Jobs that take no time, fail, end their process, or never report. As a script: the last kind in two processes."""
 
 import os
+import signal
+import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from isobatch.errors import RunError
 from isobatch.executors.interface import Watch
+from isobatch.executors.processes import LocalProcesses
 
 
 @dataclass(frozen=True)
@@ -29,3 +34,23 @@ class Fail(Square):
 class Die(Square):
     def run(self, watch: Watch) -> tuple[int, int]:
         os._exit(9)
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Like a program that compiles for a minute; a trainer too answers the signal in its own time."""
+
+    folder: str
+
+    def run(self, watch: Watch) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        (Path(self.folder) / str(os.getpid())).touch()
+        while True:
+            time.sleep(60)
+
+
+if __name__ == "__main__":
+    try:
+        list(LocalProcesses(2).run([Sleep(sys.argv[1])] * 2, lambda *_: None))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -23,8 +23,8 @@ from isobatch.statistics.comparisons import difference, difference_terms
 from isobatch.statistics.power import SMALLEST
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import Row
+from isobatch.studies.result_files import typed
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
-from isobatch.studies.study_directory import typed
 from isobatch.studies.verdicts import estimate_text
 
 HERE = Path(__file__).parent

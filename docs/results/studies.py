@@ -32,10 +32,10 @@ from isobatch.studies.claims.transfer import evidence
 from isobatch.studies.figures import draw_bars, draw_scores
 from isobatch.studies.grid import Grid, Measurement, Row
 from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
+from isobatch.studies.result_files import csv_text, typed
 from isobatch.studies.runner import run_study
 from isobatch.studies.scores import FINAL, levels, scores
-from isobatch.studies.study_directory import csv_text, typed
-from isobatch.studies.summary_table import COLUMNS, Line, summarize_rows, variant_name
+from isobatch.studies.summary_table import COLUMNS, SummaryLine, summarize_rows, variant_name
 from isobatch.studies.verdicts import MEASURES, estimate_text
 
 HERE = Path(__file__).parent
@@ -55,10 +55,11 @@ PICTURES = {  # of each study, those that its page shows
     "geometry": ["curves", "variance"],
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
     "transfer": ["kept", "kept-by-task"],
+    "newer-rules": ["averages", "scores"],
 }
 SCALES = {"sgd-rule": "quick"}
 ADDED = "Settings that were added"
-BUSY = ("transfer",)  # trained while the machine had other work: no time is stated
+BUSY = ("newer-rules", "transfer")  # trained while the machine had other work: no time is stated
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
@@ -215,7 +216,7 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     return f"{head}\n\n{body(name, report['verdict'], report['table'])}"
 
 
-def body(name: str, sentences: list[str], table: list[Line]) -> str:
+def body(name: str, sentences: list[str], table: list[SummaryLine]) -> str:
     """Pictures, verdict and tables."""
     lines = [
         *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in PICTURES[name]),

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from isobatch.learning.proximal import Ewma as Ewma
     from isobatch.networks.actor_critic import Networks as Networks
     from isobatch.networks.actor_critic import PolicyFunction as PolicyFunction
+    from isobatch.networks.custom_networks import register_networks as register_networks
     from isobatch.networks.distributions import Bernoulli as Bernoulli
     from isobatch.networks.distributions import Categorical as Categorical
     from isobatch.networks.distributions import DiagonalGaussian as DiagonalGaussian
     from isobatch.networks.distributions import MultiCategorical as MultiCategorical
     from isobatch.networks.initialization import make_actor_critic as make_actor_critic
     from isobatch.networks.moments import Moments as Moments
-    from isobatch.networks.own_networks import register_networks as register_networks
     from isobatch.planning.plan import plan as plan
     from isobatch.planning.planned import Plan as Plan
     from isobatch.policies.agent import load_agent as load_agent
@@ -81,7 +81,7 @@ _HOMES = {
     "networks.distributions": "Bernoulli Categorical DiagonalGaussian MultiCategorical",
     "networks.initialization": "make_actor_critic",
     "networks.moments": "Moments",
-    "networks.own_networks": "register_networks",
+    "networks.custom_networks": "register_networks",
     "learning.advantages": "gae",
     "learning.aggregation": "aggregate sample_weights",
     "learning.proximal": "Ewma",

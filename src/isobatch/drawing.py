@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobatch.errors import UsageError
+from isobatch.files import draft_of, unwritable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +19,7 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def new_figure(size: tuple[float, float] = (8, 4.5)) -> tuple[Figure, Axes]:
-    """A figure in the house style, without a window system, and its axes."""
+    """A figure in the style of this package, without a window system, and its axes."""
     figure, (axes,) = new_panels(1, 1, size)
     return figure, axes
 
@@ -48,8 +49,9 @@ def save_figure(figure: Figure, path: Path) -> None:
         raise UsageError(f"out={str(path)!r} has no picture's ending: use {', '.join(FORMATS)}.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        with draft_of(path) as draft:
+            figure.savefig(draft, dpi=150, format=path.suffix[1:])
     except OSError as error:
-        raise UsageError(f"out={str(path)!r} cannot be written ({error.strerror}): name another place.") from None
+        raise unwritable(f"out={str(path)!r}", error) from None
     finally:
         pyplot.close(figure)

@@ -39,8 +39,8 @@ brief = _Brief().repr
 def near_matches(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """`"; did you mean A, B?"` for close spellings, else `""`, ready to end a sentence with."""
     lowered = {name.lower(): name for name in known}
-    found = difflib.get_close_matches(word.lower(), lowered, n=3, cutoff=cutoff)
-    return f"; did you mean {', '.join(lowered[f] for f in found)}?" if found else ""
+    near = difflib.get_close_matches(word.lower(), lowered, n=3, cutoff=cutoff)
+    return f"; did you mean {', '.join(lowered[f] for f in near)}?" if near else ""
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> UsageError:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from isobatch.errors import UsageError
+from isobatch.errors import RunError, UsageError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 DRAFT = ".new"
 MOST_BYTES = 10**7  # of a text that a flag names
 
@@ -57,4 +59,11 @@ def write_file(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
     except OSError as error:
-        raise UsageError(f"--out {str(path)!r} cannot be written ({error.strerror}): name another place.") from None
+        raise unwritable(f"--out {str(path)!r}", error) from None
+
+
+def unwritable(what: str, error: OSError) -> UsageError | RunError:
+    """Why a file that a person asked for is not there."""
+    if error.errno in FULL:
+        return RunError(f"{what} cannot be written ({error.strerror}): make room, and give the command again.")
+    return UsageError(f"{what} cannot be written ({error.strerror}): name another place.")

@@ -10,6 +10,8 @@ from typing import Protocol
 TO = "({} to {})"  # an interval inside a sentence
 BYTE_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
+Say = Callable[[str], None]  # shows a sentence to a person
+
 
 class HasInterval(Protocol):
     """A value with the ends of its interval, which are nan where there is none: `statistics.bootstrap.Estimate`."""

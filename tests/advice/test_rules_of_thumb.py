@@ -14,6 +14,7 @@ from isobatch.advice.rules_of_thumb import (
     CHECKS,
     GUIDE,
     MEASURED,
+    OURS,
     PAPER,
     SECOND_GUIDE,
     Facts,
@@ -49,6 +50,10 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5, update_seconds=4e-5), "pass", None),  # 256/4 = 64
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5, update_seconds=1e-5), "warn", ("num_envs", 256)),
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5), "note", None),
+        ("per-device", BASE, {}, "note", None),
+        ("per-device", BASE, dict(devices=8), "pass", None),
+        ("per-device", BASE, dict(devices=48), "warn", ("num_envs", 48)),
+        ("per-device", BASE.replace(num_minibatches=256), dict(devices=64), "warn", ("num_minibatches", 128)),
         ("credit-horizon", BASE.replace(gamma=0.99, gae_lambda=1.0), {}, "pass", None),  # 100 <= 128
         ("credit-horizon", BASE.replace(gamma=0.995, gae_lambda=1.0), {}, "warn", ("num_steps", 200)),
         ("credit-horizon", BASE.replace(gamma=1.0, gae_lambda=1.0), {}, "note", None),
@@ -109,7 +114,7 @@ def test_rules_of_thumb(name: str, config: Config, facts: dict, status: str, sug
 
 def test_every_rule_has_its_own_name_and_was_tested() -> None:
     assert [finding.name for finding in check(BASE, Facts())[0]] == list(CHECKS)
-    assert len({rule for rule, _ in CHECKS.values()}) == len(CHECKS) == 21
+    assert len({rule for rule, _ in CHECKS.values()}) == len(CHECKS) == 22
 
 
 def test_the_worked_example_passes() -> None:
@@ -120,8 +125,17 @@ def test_the_worked_example_passes() -> None:
         assert [f.name for f in findings if f.status == "warn"] == ["one-epoch"]  # which is the paper's
 
 
+def test_devices_in_words() -> None:
+    """64 environments, minibatches of 256; 8 times the batch at B_crit = 256: (1 + 8) / (1 + 1) of the samples."""
+    text = find("per-device", devices=8, critical_batch=256.0).text
+    assert "8 of the 64 environments and 32 samples of a minibatch" in text
+    assert "isobatch train --num-envs 64 --devices 8" in text
+    assert "8 there are these, 64 are 8 times the batch, which needs 4.50 times the samples" in text
+    assert "isobatch rescale --to-devices 8" in text
+
+
 def test_every_source_is_a_name_or_ours() -> None:
-    names = (GUIDE, SECOND_GUIDE, PAPER, MEASURED)
+    names = (GUIDE, SECOND_GUIDE, PAPER, MEASURED, OURS)
     assert all(source.startswith(names) for _, source in CHECKS.values())
     assert all("ours" in source for source in {s for _, s in CHECKS.values()} - set(names))
 

@@ -105,7 +105,7 @@ def test_plot(run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> N
 
 
 def test_verify_says_identical(capsys: pytest.CaptureFixture) -> None:
-    assert main(["verify", *flags(tiny()), "--json"]) == 0
+    assert main(["verify", *flags(tiny("a2c")), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["identical"] is True
     assert found["metrics_compared"] > 100

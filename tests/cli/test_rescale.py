@@ -48,7 +48,7 @@ def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[s
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "rescale", *BASE, "--factor", "16", "--use", "betas", "--json")
     answer = json.loads(out)
-    assert list(answer) == ["factor", "before", "after", "changes", "warnings", "alternatives"]
+    assert list(answer) == ["factor", "keep", "evidence", "before", "after", "changes", "warnings", "alternatives"]
     assert {other.pop("keep") for other in answer.pop("alternatives")} == set(HELD)
     assert answer == json.loads(json.dumps(rescale(preset(**SETTINGS), factor=16, use=["betas"]).to_json()))
 
@@ -73,7 +73,7 @@ def test_devices_multiply_the_environments(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Schedules-v1", "--to-num-envs", "32"]
+    words = ["rescale", "--from-zoo", str(SAMPLE), "--algo", "ppo", "--env", "Schedules-v1", "--factor", "0.25"]
     out = called(capsys, *words)
     assert "batch_size is the minibatch" in out
     text = out.split("Schedules-v1: &base\n", 1)[1].split("\n\n", 1)[0]

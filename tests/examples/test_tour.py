@@ -6,6 +6,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from needs import one_more_case
 
 TOUR = Path(__file__).resolve().parent.parent.parent / "examples" / "tour.ipynb"
 # Of libraries that Jupyter uses, on import.
@@ -17,15 +18,34 @@ def quick(source: str) -> str:
     return re.sub(r"total_timesteps=[\d_]+", "total_timesteps=2_048", source)
 
 
-@pytest.fixture(scope="module")
-def cells() -> list[Any]:
-    from nbclient import NotebookClient
-
+@pytest.fixture(scope="module", params=["here", pytest.param("in Jupyter", marks=one_more_case)])
+def cells(request: pytest.FixtureRequest) -> list[Any]:
     notebook = nbformat.read(TOUR, as_version=4)
     for cell in notebook.cells:
         cell.source = quick(cell.source)
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    if request.param == "here":
+        run_here(notebook.cells)
+    else:
+        from nbclient import NotebookClient
+
+        NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def run_here(cells: list[Any]) -> None:
+    """By IPython, without a kernel in a process of its own."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    shell = InteractiveShell()
+    for cell in cells:
+        if cell.cell_type == "code":
+            with capture_output() as captured:
+                result = shell.run_cell(cell.source)
+            result.raise_error()
+            printed = [nbformat.v4.new_output("stream", text=captured.stdout)] if captured.stdout else []
+            data = shell.display_formatter.format(result.result)[0] if result.result is not None else {}
+            cell.outputs = [*printed, nbformat.v4.new_output("execute_result", data=data)]
 
 
 def shown(cell: Any, kind: str) -> str:

@@ -2,9 +2,16 @@
 
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
+import some_jobs
 from some_jobs import Die, Fail, Square
 
 from isobatch.errors import RunError
@@ -48,3 +55,36 @@ def test_whoever_stops_asking_ends_the_processes() -> None:
     with closing(LocalProcesses(2).run([Square(number) for number in range(9)], lambda *_: None)) as results:
         next(results)
     assert not multiprocessing.active_children()
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_processes_end_with_the_one_that_sends_jobs(sent: signal.Signals, tmp_path: Path) -> None:
+    """In the middle of a job that does not report; Ctrl-C reaches all of them at once, and only the sender answers."""
+    words = [sys.executable, str(Path(some_jobs.__file__)), str(tmp_path)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert until(lambda: len(list(tmp_path.iterdir())) == 2, 120)
+        workers = [int(path.name) for path in tmp_path.iterdir()]
+        assert all(map(is_alive, workers))
+        if sent == signal.SIGINT:
+            os.killpg(process.pid, sent)
+        else:
+            process.send_signal(sent)
+        assert until(lambda: not any(map(is_alive, workers)), 30)
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    assert process.returncode == (130 if sent == signal.SIGINT else -sent)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and not only waiting to be told off its parent's list."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,14 +1,19 @@
 """A study elsewhere: the files of the local engine, also when a node or the head of a cluster is lost."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import fake_study
+import jax
 import pytest
-from needs import needs_ray
+from needs import needs_ray, one_more_case
+
+from isobatch.studies.runner import run_study
 
 pytestmark = pytest.mark.xdist_group("ray")
 RESULTS = ("rows.csv", "curves.csv.gz", "study.json")
@@ -16,9 +21,12 @@ LIMIT = 300  # seconds for anything
 
 
 def start(out: Path, *flags: str) -> subprocess.Popen[str]:
-    """The command line in a process of its own, with the study that has two long parts."""
+    """The command line in a process of its own, with the study that has two long parts, on the devices of tests."""
     words = [sys.executable, str(Path(fake_study.__file__)), "study", "run", "fake", "--json", "--out", str(out)]
-    return subprocess.Popen([*words, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    devices = {"JAX_NUM_CPU_DEVICES": str(jax.device_count())}
+    return subprocess.Popen(
+        [*words, *flags], env=os.environ | devices, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -45,9 +53,7 @@ def same_files(one: Path, other: Path) -> bool:
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("local") / "fake"
-    finish(start(out))
-    return out
+    return run_study(fake_study.LONG, "quick", tmp_path_factory.mktemp("local") / "fake").path
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +97,18 @@ def test_rows_are_the_same_after_a_node_was_lost(
     assert same_files(local, tmp_path / "out")
 
 
-def test_rows_of_two_processes_are_the_same(local: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sent", [None, *(pytest.param(sent, marks=one_more_case) for sent in (signal.SIGTERM, signal.SIGINT))]
+)
+def test_rows_of_two_processes_are_the_same(sent: signal.Signals | None, local: Path, tmp_path: Path) -> None:
+    """Also after they were stopped in the middle of both parts."""
     process = start(tmp_path / "out", "--processes", "2")
     until_both_are_at_work(process)
+    if sent is not None:
+        process.send_signal(sent)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == (130 if sent == signal.SIGINT else -sent)
+        assert not (tmp_path / "out" / "rows.csv").exists()
+        process = start(tmp_path / "out", "--processes", "2")
     finish(process)
     assert same_files(local, tmp_path / "out")

@@ -19,10 +19,10 @@ from isobatch.errors import UsageError
 from isobatch.laboratory import LabOptions, branching, diagnose
 from isobatch.laboratory.branch_sizes import base_config, branch_size
 from isobatch.laboratory.branch_states import aged, measured_moments, planted, weight_of_advantages
-from isobatch.laboratory.branching import MARKS, Branching, Played
+from isobatch.laboratory.branching import MARKS, Branching, BranchReturns
 from isobatch.laboratory.diagnosis import Diagnosis, subject_of
 from isobatch.laboratory.known import critical_batches
-from isobatch.laboratory.parts import Parts
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.sections.branches import Branches
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import TrainState
@@ -101,7 +101,7 @@ def test_rmsprop_divides_by_an_average_of_all_its_gradients() -> None:
 def test_a_branch_begins_with_the_weights_and_with_moments_of_its_own(run_dir: Path) -> None:
     """Four iterations of four gradient steps without a step: Adam has counted sixteen, and nothing else has moved."""
     subject = subject_of(load_run(run_dir, "6"), LabOptions(**OPTIONS))
-    branching = Branching(subject, Parts(None, {}))
+    branching = Branching(subject, PartialResults(None, {}))
     size = branching.plan.sizes[0]
     assert (size.config.num_envs, size.before) == (2, 4)
     fresh = initial_states(size.config, branching.seeds)
@@ -148,19 +148,19 @@ def test_an_interrupted_diagnosis_goes_on_inside(
 ) -> None:
     """Killed while some policy is played: what was trained before is not trained again, and nothing is different."""
     iterations, judged = list[int](), list[int]()
-    original, stretch = Branching._judged, branching.run_stretch
+    original, run = Branching._judged, branching.run_iterations
 
     def counted(*args: Any, **more: Any) -> Any:
         iterations.append(args[5] - args[4])
-        return stretch(*args, **more)
+        return run(*args, **more)
 
-    def killed(self: Branching, *args: Any) -> Played:
+    def killed(self: Branching, *args: Any) -> BranchReturns:
         judged.append(1)
         if len(judged) == kill_at:
             raise KeyboardInterrupt
         return original(self, *args)
 
-    monkeypatch.setattr(branching, "run_stretch", counted)
+    monkeypatch.setattr(branching, "run_iterations", counted)
     monkeypatch.setattr(Branching, "_judged", killed)
     with pytest.raises(KeyboardInterrupt):
         diagnose(run_dir, LabOptions(**OPTIONS), "6", out=tmp_path)
@@ -174,11 +174,13 @@ def test_an_interrupted_diagnosis_goes_on_inside(
 
 def test_parts_of_other_settings_are_not_used(tmp_path: Path) -> None:
     path = tmp_path / "000000006-branches.json"
-    first = Parts(path, {"section": "branches", "seed": 0})
-    first.store("x1", Played(((1.0,),)))
-    assert Parts(path, {"section": "branches", "seed": 0}).load("x1", Played) == Played(((1.0,),))
-    assert Parts(path, {"section": "branches", "seed": 1}).load("x1", Played) is None
-    assert first.load("x1", Played) is None  # they were removed
+    first = PartialResults(path, {"section": "branches", "seed": 0})
+    first.store("x1", BranchReturns(((1.0,),)))
+    assert PartialResults(path, {"section": "branches", "seed": 0}).load("x1", BranchReturns) == BranchReturns(
+        ((1.0,),)
+    )
+    assert PartialResults(path, {"section": "branches", "seed": 1}).load("x1", BranchReturns) is None
+    assert first.load("x1", BranchReturns) is None  # they were removed
 
 
 def test_the_command(
@@ -222,7 +224,7 @@ def test_a_run_without_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algo", "settings"),
     [
-        ("ppo", {"env": "gymnasium/CartPole-v1"}),
+        ("ppo", {"env": "host_envs:Walk-v0"}),
         pytest.param("reinforce", {}, marks=one_more_case),
         pytest.param("ppg-ewma", {"total_timesteps": 32 * 24}, marks=one_more_case),
         pytest.param("a2c", {"optimizer": "rmsprop"}, marks=one_more_case),

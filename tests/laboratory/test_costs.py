@@ -9,7 +9,7 @@ from tiny import tiny
 
 from isobatch.cli.main import main
 from isobatch.laboratory import LabOptions
-from isobatch.laboratory.costs import Plan, Speeds, plan, reductions, seconds_of
+from isobatch.laboratory.costs import MeasurementPlan, Speeds, plan, reductions, seconds_of
 from isobatch.laboratory.diagnosis import subject_of
 from isobatch.laboratory.subject import Subject
 from isobatch.training.loading import load_run
@@ -70,12 +70,15 @@ def test_it_says_what_it_costs_and_keeps_to_its_plan(run_dir: Path, capsys: pyte
 def test_what_is_measured_less_is_named() -> None:
     """Of 1 x 32 to 32 x 1 every second one stays, and the run's own: 6 become 4."""
     smaller = LabOptions(chains=64, direct=0, geometries="32x1,8x4,4x8,2x16")
-    assert Plan(smaller, 200.0, 700.0).sentence(LabOptions(), 4, (4, 8)) == (
+    assert MeasurementPlan(smaller, 200.0, 700.0).sentence(LabOptions(), 4, (4, 8)) == (
         "this will take about 3 minutes, with 64 chains instead of 128, 4 geometries instead of 6, 0 geometries "
         "measured directly instead of 4: all of it would take about 12 minutes, and there are 4 minutes (--time; 0 is "
         "no limit)."
     )
-    assert Plan(LabOptions(), 20.0, 20.0).sentence(LabOptions(), 4, (4, 8)) == "this will take about 20 seconds."
+    assert (
+        MeasurementPlan(LabOptions(), 20.0, 20.0).sentence(LabOptions(), 4, (4, 8))
+        == "this will take about 20 seconds."
+    )
 
 
 @pytest.mark.parametrize("time", ["-1", "inf", "nan", "soon"])

@@ -157,14 +157,15 @@ def test_a_policy_that_is_not_a_number_is_refused(run_dir: Path) -> None:
 def test_the_command_prints_tables_pictures_and_sentences(
     results: list[Diagnosis], run_dir: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS]) == 0
+    assert main(["diagnose", str(run_dir), "--checkpoint", "6,12", *WORDS, "--sections", "geometries"]) == 0
+    assert main(["diagnose", str(run_dir), "--checkpoint", "12", *WORDS]) == 0
     out = capsys.readouterr().out
     assert "8x4" in out
     assert "What it means" in out
     assert "effective samples" in out
     assert "pairs of two environments" in out
     pictures = list((run_dir / "diagnosis").glob("*.png"))
-    assert len(pictures) == 2 * len(ALL) + 1
+    assert len(pictures) == len(ALL) + 2  # of the second checkpoint, of one section of the first, and of both
     assert all(path.stat().st_size > 5000 for path in pictures)
     monkeypatch.setattr(Diagnosis, "draw", lambda diagnosis, out: [])  # which takes seconds
     assert main(["diagnose", str(run_dir), *WORDS, "--json"]) == 0
@@ -231,7 +232,7 @@ def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
 
 def test_how_to_go_on_is_quoted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """Of a training that was interrupted before anything was measured."""
-    monkeypatch.setattr("isobatch.cli.diagnose.default_directory", lambda *_: Path("my runs/one"))
+    monkeypatch.setattr("isobatch.cli.train.default_directory", lambda *_: Path("my runs/one"))
     monkeypatch.setattr("isobatch.training.trainer.train", lambda *_, **__: SimpleNamespace(interrupted=True))
     assert main(["diagnose", *flags(tiny())]) == 1
     assert "isobatch train --resume 'my runs/one', then isobatch diagnose 'my runs/one'" in capsys.readouterr().err

@@ -64,7 +64,10 @@ def test_what_does_not_count(run_dir: Path, tmp_path: Path) -> None:
     write(other, 2, "branches", {"critical_batch": 3})
     path = write(other, 4, "branches", good)
     path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 0'))
-    (other / "diagnosis" / "000000005-branches.json").write_text("{")
+    for iteration, text in enumerate(("{", "[" * 100_000, "[]", "3"), 5):
+        (other / "diagnosis" / f"{iteration:09d}-branches.json").write_text(text)
+    path = write(other, 9, "branches", good)
+    path.write_text(path.read_text().replace('"iteration": 9', '"iteration": Infinity'))
     assert critical_batches(other) == []
     write(other, 6, "branches", good, CONFIG.replace(total_timesteps=32 * 100))
     assert [entry.env_steps for entry in critical_batches(other)] == [6 * 32, 6 * 32]

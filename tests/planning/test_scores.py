@@ -47,3 +47,11 @@ def test_runs_without_a_score_say_so() -> None:
         reached(falling, 1000, 11)
     with pytest.raises(UsageError, match="no episode has ended in this run"):
         reached(table([np.nan, np.nan]), 200)
+
+
+@pytest.mark.parametrize("name", [RETURN, EPISODES])
+def test_metrics_that_were_cut_are_a_sentence(name: str) -> None:
+    cut = table([0.0, 1.0])
+    del cut[name]
+    with pytest.raises(UsageError, match=f"the metrics of this run have no {name}: train it anew."):
+        reached(cut, 200)

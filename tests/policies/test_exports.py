@@ -16,7 +16,7 @@ from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments
 from isobatch.policies.agent import Agent, learned_of
 from isobatch.rollouts.segment import preprocessor
-from isobatch.training.agent import Learned
+from isobatch.training.agent import TrainedSeed
 from isobatch.training.loading import load_run
 
 pytestmark = pytest.mark.xdist_group("trained")
@@ -82,7 +82,7 @@ def test_rebuilt_from_the_file_alone(case: str, runs: Runs, tmp_path: Path, caps
     np.testing.assert_allclose(theirs, expected, rtol=1e-5, atol=1e-5)
 
 
-def computed(learned: Learned, raw: np.ndarray) -> tuple[Distribution, jax.Array]:
+def computed(learned: TrainedSeed, raw: np.ndarray) -> tuple[Distribution, jax.Array]:
     """The policy and the value of what was learned, for observations as the environment gives them."""
 
     def outputs(networks: ActorCritic, moments: Moments | None, raw: jax.Array) -> tuple[Distribution, jax.Array]:

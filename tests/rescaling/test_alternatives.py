@@ -72,3 +72,14 @@ def test_a_way_that_is_not_open_says_why() -> None:
     assert other.result is None
     assert "40" in other.trouble
     assert other.cautions == []
+
+
+def test_rules_that_were_named_hold_in_every_way() -> None:
+    """4 times the environments: with linear-adam the rate is 4 times as large where the minibatch is."""
+    rates = {other.keep: other.to_json()["learning_rate"] for other in alternatives(ZOO, 64, use=["linear-adam"])}
+    assert rates == {"iteration-batch": 3e-4, "minibatch-size": 3e-4, "minibatch-count": pytest.approx(12e-4)}
+    held = {other.keep: other.to_json()["learning_rate"] for other in alternatives(ZOO, 64, without=["adam-sqrt"])}
+    assert set(held.values()) == {3e-4}
+    assert rescale(ZOO, num_envs=64, use=["iteration-batch-only"]).keep == "minibatch-size"
+    sizes = [other.to_json()["optimization_batch"] for other in alternatives(ZOO, 64, use=["iteration-batch-only"])]
+    assert sorted(sizes) == [64, 64, 256]

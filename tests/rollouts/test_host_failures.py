@@ -148,14 +148,18 @@ def test_ctrl_c_is_answered_after_an_iteration(
 
 
 WALK = tiny("ppg-ewma", "host_envs:Walk-v0", staleness=1, stale_objective="decoupled", total_timesteps=32 * 121)
-OPTIONS = ["--checkpoint-interval", "20", "--log-interval", "7", "--num-seeds", "2", "--quiet", "--json"]
+OPTIONS = dict(checkpoint_interval=20, log_interval=7, num_seeds=2)
 
 
 def start(run_dir: Path, config: ib.Config, *more: str) -> subprocess.Popen:
-    words = [sys.executable, "-m", "isobatch", "train", *flags(config), *OPTIONS, "--run-dir", str(run_dir), *more]
+    options = [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [*flags(config), *options, "--quiet", "--json", "--run-dir", str(run_dir), *more]
     path = os.pathsep.join([str(Path(host_envs.__file__).parent), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        words, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "isobatch", "train", *words],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -177,8 +181,7 @@ def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
 
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path) -> None:
     """Episodes in progress are had again from their seeds and actions."""
-    undisturbed = start(tmp_path / "undisturbed", WALK)
-    assert "new episodes" not in undisturbed.communicate(timeout=LIMIT)[1].decode()
+    train(WALK, run_dir=tmp_path / "undisturbed", **OPTIONS)
     said = killed_and_resumed(tmp_path / "run", WALK)
     assert "new episodes" not in said
     assert first_difference(tmp_path / "undisturbed", tmp_path / "run") is None

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from isobatch.errors import RunError
 from isobatch.rollouts.actors.ledger import (
-    Entry,
     FixedOrder,
     FreeOrder,
     Ledger,
+    LedgerEntry,
     Order,
     Piece,
     RecordedOrder,
-    Task,
+    RolloutTask,
     most_urgent,
 )
 
 UPDATES = 40
 
 
-def simulated(order: Order, actors: int, lag: int, luck: random.Random, deaths: float = 0.0) -> list[Entry]:
+def simulated(order: Order, actors: int, lag: int, luck: random.Random, deaths: float = 0.0) -> list[LedgerEntry]:
     """A run without threads: each event is that of an actor or of the learner, drawn at random; who was used when."""
     ledger = Ledger(actors, lag, order, UPDATES)
     ledger.publish(0, "policy 0")
@@ -41,7 +41,7 @@ def simulated(order: Order, actors: int, lag: int, luck: random.Random, deaths: 
                 pieces = ledger.draw()
                 assert pieces is not None
                 assert len(pieces) == actors
-                entries += [Entry(learning, p.task.actor, p.task.number, p.task.version) for p in pieces]
+                entries += [LedgerEntry(learning, p.task.actor, p.task.number, p.task.version) for p in pieces]
         elif actor in busy:
             if luck.random() < deaths:
                 ledger.withdraw(busy.pop(actor))
@@ -77,7 +77,7 @@ def test_what_was_recorded_is_repeated_whoever_is_fast_now(actors: int, lag: int
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
 def test_the_fixed_order_is_a_function_of_the_settings(lag: int):
-    expected = [Entry(u, k, u, max(0, u - lag)) for u in range(UPDATES) for k in range(3)]
+    expected = [LedgerEntry(u, k, u, max(0, u - lag)) for u in range(UPDATES) for k in range(3)]
     for seed in range(5):
         assert simulated(FixedOrder(), 3, lag, random.Random(seed)) == expected
 
@@ -127,7 +127,7 @@ def test_a_rollout_that_is_too_old_is_never_handed_out():
             return list(ledger.done.values())[:1]
 
     ledger = Ledger(1, 0, Careless(), UPDATES)
-    ledger.done |= {(0, number): Piece(Task(0, number, 0, "0"), None) for number in range(2)}
+    ledger.done |= {(0, number): Piece(RolloutTask(0, number, 0, "0"), None) for number in range(2)}
     ledger.draw()
     with pytest.raises(AssertionError, match="1 updates old, where 0 are allowed"):
         ledger.draw()

@@ -17,7 +17,7 @@ from isobatch.statistics.normalization import (
     LAST_EIGHT,
     OTHERS,
     PROCGEN_HARD,
-    Range,
+    ReturnRange,
     band,
     bounds_of,
     normalize,
@@ -41,8 +41,8 @@ def test_other_environments_and_given_ranges() -> None:
     assert set(OTHERS) <= {*IN_JAX, *outside}
     assert all("random actions" in found.source for found in OTHERS.values())
     assert normalize("CartPole-v1", 500) == 1
-    assert normalize("Probe-Delay", 3, {"Probe-Delay": Range(1, 5, "by hand")}) == 0.5
-    assert normalize("bigfish", 20, {"bigfish": Range(0, 20)}) == 1
+    assert normalize("Probe-Delay", 3, {"Probe-Delay": ReturnRange(1, 5, "by hand")}) == 0.5
+    assert normalize("bigfish", 20, {"bigfish": ReturnRange(0, 20)}) == 1
 
 
 def test_refused_ranges() -> None:
@@ -52,7 +52,7 @@ def test_refused_ranges() -> None:
         normalize("bigfsh", 1)
     for low, high in ((1, 1), (2, 1), (float("nan"), 1)):
         with pytest.raises(UsageError, match="two finite returns with low < high"):
-            Range(low, high)
+            ReturnRange(low, high)
 
 
 def test_random_returns_are_those_measured() -> None:

@@ -9,7 +9,7 @@ import pytest
 from made_up_rows import made_up
 
 from isobatch.settings.presets import preset
-from isobatch.statistics.normalization import Range, halves
+from isobatch.statistics.normalization import ReturnRange, halves
 from isobatch.studies.averages import averages_of
 from isobatch.studies.charts import pairs_of
 from isobatch.studies.claims import STUDIES
@@ -18,7 +18,7 @@ from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.html_data import averages_data, bars_data
 from isobatch.training.metrics import RETURN, Table
 
-RANGES = {"CartPole-v1": Range(0, 100), "Acrobot-v1": Range(-100, 0)}
+RANGES = {"CartPole-v1": ReturnRange(0, 100), "Acrobot-v1": ReturnRange(-100, 0)}
 
 
 def table(*seeds: list[float]) -> Table:

@@ -19,7 +19,7 @@ from isobatch.studies.blog_post_measurements import (
     BatchNumbers,
     Bench,
     OverLength,
-    Scores,
+    SeedReturns,
     Shuffling,
     post_config,
 )
@@ -71,8 +71,8 @@ def test_settings_that_learn_alike_and_not() -> None:
     """Student's interval of seeds around .5 and .6, then of the same ones in another order."""
     rng = np.random.default_rng(0)
     long, short = (tuple(rng.normal(mean, 0.01, 8).tolist()) for mean in (0.5, 0.6))
-    assert trained({LONG: Scores(long, long), SHORT: Scores(short, short)}).verdict == "holds"
-    same = trained({LONG: Scores(long, long), SHORT: Scores(long[::-1], long[::-1])})
+    assert trained({LONG: SeedReturns(long, long), SHORT: SeedReturns(short, short)}).verdict == "holds"
+    same = trained({LONG: SeedReturns(long, long), SHORT: SeedReturns(long[::-1], long[::-1])})
     assert same.verdict == "does not hold"
     assert "16x64 minus 4x256, 8 seeds each: 0 (" in same.evidence
 

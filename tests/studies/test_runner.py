@@ -20,7 +20,7 @@ from isobatch.executors.processes import LocalProcesses
 from isobatch.studies import jobs, runner
 from isobatch.studies import measurements as laboratory
 from isobatch.studies.claims import STUDIES, study_of
-from isobatch.studies.grid import Cell, Grid, Measurement
+from isobatch.studies.grid import Cell, Grid, Measurement, Row
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.report import make_report
 from isobatch.studies.runner import parts_of, run_study
@@ -103,6 +103,13 @@ def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.Monkey
     (row,) = measured
     assert (row["env_steps"], row["num_envs"], row["num_steps"]) == (96, 4, 8)
     assert 0 < row["variance_low"] <= row["variance"] <= row["variance_high"]
+
+    def left(measurement: Measurement, path: Path, watch: Any) -> list[Row]:
+        """What measuring takes seconds for."""
+        shutil.copytree(tmp_path / "out" / "laboratory" / config.env, path)
+        return measured
+
+    monkeypatch.setattr(jobs, "measure", left)
     away = run_study(study, "quick", tmp_path / "away", executor=Away())
     assert away.measured() == measured
     assert (away.laboratory_run(config.env) / "metrics.csv").is_file()

@@ -16,8 +16,9 @@ from isobatch.errors import RunError, UsageError
 from isobatch.statistics.normalization import range_of
 from isobatch.studies import study_directory
 from isobatch.studies.grid import Cell, Grid
+from isobatch.studies.result_files import typed
 from isobatch.studies.runner import parts_of, run_study
-from isobatch.studies.study_directory import StudyDirectory, typed
+from isobatch.studies.study_directory import StudyDirectory
 
 pytestmark = pytest.mark.xdist_group("studies")
 

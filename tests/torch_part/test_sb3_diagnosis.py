@@ -26,7 +26,7 @@ from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.sb3_policy import TorchPolicy, load_model
 from isobatch.laboratory.sb3_source import Model, diagnose_sb3
 from isobatch.torch import PPOEWMA
@@ -97,7 +97,7 @@ def test_inner_products_by_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) 
     rng = np.random.default_rng(0)
     samples = rng.normal(size=(7, 3)).astype(np.float32), rng.integers(3, size=7), rng.normal(size=7)
     whole, along = policy.gram(samples), policy.along(samples, np.ones(policy.size))
-    monkeypatch.setattr("isobatch.laboratory.foreign_policy.STORED_BYTES", 3 * 4 * policy.size)
+    monkeypatch.setattr("isobatch.laboratory.external_policy.STORED_BYTES", 3 * 4 * policy.size)
     assert len(policy._blocks(7)) == 3
     np.testing.assert_allclose(policy.gram(samples), whole, rtol=1e-5)
     np.testing.assert_allclose(policy.along(samples, np.ones(policy.size)), along, rtol=1e-5)
@@ -183,7 +183,7 @@ def test_images_are_seen_with_their_channels_first() -> None:
     model = Model(PPO("CnnPolicy", env, n_steps=4, batch_size=4, device="cpu"), None)
     image = np.random.default_rng(0).integers(255, size=(2, 36, 40, 3), dtype=np.uint8)
     assert model.seen(image).shape == (2, 3, 36, 40)
-    policy: ForeignPolicy = TorchPolicy(model.model)
+    policy: ExternalPolicy = TorchPolicy(model.model)
     samples = model.seen(image), np.array([0, 1]), np.array([1.0, -1.0])
     rows = policy.mean_gradients(*(x[:, None] for x in samples))
     assert rows.shape == (2, policy.size)

@@ -57,7 +57,8 @@ def test_ppo_stays_ppo_and_what_no_rule_is_about_stays() -> None:
 
 
 def test_a_schedule_is_scaled() -> None:
-    after = rescaled(dict(n_steps=64, learning_rate=lambda p: 1e-3 * p), 32, n_envs_before=8)
+    before = dict(n_steps=64, learning_rate=lambda p: 1e-3 * p)
+    after = rescaled(before, 32, n_envs_before=8, keep="minibatch-count")
     assert after["learning_rate"](0.5) == pytest.approx(1e-3)
     assert after["batch_size"] == 256
 

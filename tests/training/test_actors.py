@@ -14,7 +14,7 @@ from tiny import tiny
 
 import isobatch as ib
 from isobatch.envs.registry import environment_of
-from isobatch.rollouts.actors.ledger import Entry
+from isobatch.rollouts.actors.ledger import LedgerEntry
 from isobatch.rollouts.actors.state import ActorsState
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.settings.config import Config
@@ -120,7 +120,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 def test_the_fixed_schedule_is_the_same_in_every_run_and_in_processes(fixed: Path, tmp_path: Path):
-    expected = [Entry(u, actor, u, max(0, u - 2)) for u in range(ITERATIONS) for actor in range(2)]
+    expected = [LedgerEntry(u, actor, u, max(0, u - 2)) for u in range(ITERATIONS) for actor in range(2)]
     assert entries_of(fixed) == expected
     train(walk(schedule="fixed"), run_dir=tmp_path / "processes", **(OPTIONS | {"actor_kind": "process"}))
     assert_same_run(fixed, tmp_path / "processes")

@@ -1,5 +1,6 @@
 """A run that is killed at any moment and resumed ends with the same bits as one that was left alone."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,22 +8,31 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
 import pytest
 from needs import one_more_case
 from tiny import flags, tiny
 
 from isobatch.training.metrics import METRICS
+from isobatch.training.trainer import train
 from isobatch.training.verification import first_difference
 
 pytestmark = pytest.mark.xdist_group("kill")
 LIMIT = 600  # seconds for anything, also on a busy machine
 CONFIG = tiny("ppg-ewma", staleness=1, stale_objective="decoupled", total_timesteps=32 * 601, normalize_rewards=True)
-OPTIONS = ["--checkpoint-interval", "60", "--log-interval", "7", "--num-seeds", "2", "--quiet", "--json"]
+OPTIONS = dict(checkpoint_interval=60, log_interval=7, num_seeds=2)
 
 
 def start(run_dir: Path, *more: str) -> subprocess.Popen:
-    words = [sys.executable, "-m", "isobatch", "train", *flags(CONFIG), *OPTIONS, "--run-dir", str(run_dir), *more]
-    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    """On as many devices as tests have, of which bits depend."""
+    options = [word for name, value in OPTIONS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    words = [*flags(CONFIG), *options, "--quiet", "--json", "--run-dir", str(run_dir), *more]
+    return subprocess.Popen(
+        [sys.executable, "-m", "isobatch", "train", *words],
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": str(jax.device_count())},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -40,24 +50,28 @@ def checkpoints(run_dir: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    assert start(run_dir).wait(LIMIT) == 0
+    train(CONFIG, run_dir=run_dir, **OPTIONS)
     return run_dir
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=one_more_case)])
-def test_killed_and_stopped_and_resumed(second: signal.Signals, undisturbed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "stops",
+    [
+        [signal.SIGKILL],
+        pytest.param([signal.SIGKILL, signal.SIGINT], marks=one_more_case),
+        pytest.param([signal.SIGKILL, signal.SIGKILL], marks=one_more_case),
+    ],
+)
+def test_killed_and_stopped_and_resumed(stops: list[signal.Signals], undisturbed: Path, tmp_path: Path) -> None:
     """Killed as soon as a checkpoint exists; stopped by Ctrl-C or killed after the next one; a line cut short."""
     run_dir = tmp_path / "run"
-    for stop, more in ((signal.SIGKILL, []), (second, ["--resume"])):
+    for stop in stops:
         old = {*checkpoints(run_dir), "000000000"}
-        process = start(run_dir, *more)
+        process = start(run_dir, *(["--resume"] if len(old) > 1 else []))
         wait_for(lambda old=old: bool(set(checkpoints(run_dir)) - old))
         process.send_signal(stop)
         code = process.wait(LIMIT)
-    if second == signal.SIGINT:
-        assert code in (0, 130)  # 0 if it was done before the signal came
-    else:
-        assert code == -signal.SIGKILL
+        assert code in ((0, 130) if stop == signal.SIGINT else (-stop,))  # 0 if it was done before the signal came
     with (run_dir / METRICS).open("a") as file:
         file.write("601,19232,0,0.5")  # a line that a kill cut short
     assert start(run_dir, "--resume").wait(LIMIT) == 0

@@ -17,7 +17,7 @@ from tiny import OPTIONS, tiny
 
 import isobatch as ib
 from isobatch.training import checkpoint_file
-from isobatch.training.checkpoint_file import Note, read_checkpoint, read_note
+from isobatch.training.checkpoint_file import CheckpointNote, read_checkpoint, read_note
 from isobatch.training.checkpoints import Checkpoints
 from isobatch.training.loading import load_run
 from isobatch.training.lock import LOCK, locked
@@ -124,7 +124,7 @@ def states_of(value: float) -> dict[str, np.ndarray]:
 def save_all(directory: Path, scores: dict[int, float | None], keep: int = 2) -> Checkpoints:
     checkpoints = Checkpoints(directory, keep)
     for iteration, score in scores.items():
-        checkpoints.save(iteration, states_of(iteration), Note(score))
+        checkpoints.save(iteration, states_of(iteration), CheckpointNote(score))
     checkpoints.close()
     return checkpoints
 
@@ -295,7 +295,7 @@ def test_a_run_is_read_while_its_files_are_replaced(run_dir: Path) -> None:
     def write() -> None:
         checkpoints = Checkpoints(run_dir / "checkpoints", keep=1)
         for iteration in range(13, 100):
-            checkpoints.save(iteration, template, Note(float(-iteration)))
+            checkpoints.save(iteration, template, CheckpointNote(float(-iteration)))
         checkpoints.close()
         done.set()
 
@@ -345,9 +345,9 @@ def test_what_a_checkpoint_holds_comes_back(tmp_path: Path) -> None:
         "half": np.arange(4).astype("bfloat16"),
     }
     path = tmp_path / "a.checkpoint"
-    checkpoint_file.write_checkpoint(path, Note(1.5, True), states)
+    checkpoint_file.write_checkpoint(path, CheckpointNote(1.5, True), states)
     note, leaves = read_checkpoint(path)
-    assert note == Note(1.5, True)
+    assert note == CheckpointNote(1.5, True)
     assert list(leaves) == list(states)
     for name, array in states.items():
         assert (leaves[name].dtype, leaves[name].shape) == (array.dtype, array.shape)

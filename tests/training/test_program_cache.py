@@ -51,6 +51,9 @@ def first_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_the_second_run_compiles_nothing_and_has_the_same_bits(first_run, tmp_path):
     cache, metrics = first_run
     assert train(tmp_path / "again", str(cache)) == (metrics, 0)
+    other, missed = train(tmp_path / "other", str(cache), "--seed", "3", "--learning-rate", "1e-3")
+    assert missed == 0
+    assert other != metrics
 
 
 @one_more_case
@@ -62,15 +65,13 @@ def test_without_a_cache_a_run_has_the_same_bits(first_run, tmp_path):
     assert missed
 
 
-def test_damaged_programs_are_replaced_and_serve_other_seeds_and_learning_rates(first_run, tmp_path):
+@one_more_case
+def test_damaged_programs_are_replaced(first_run, tmp_path):
     cache, metrics = first_run
     entries = list(cache.glob(ENTRIES))
     for number, path in enumerate(entries):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2] if number % 2 else b"")
     assert train(tmp_path / "damaged", str(cache)) == (metrics, len(entries))
-    other, missed = train(tmp_path / "other", str(cache), "--seed", "3", "--learning-rate", "1e-3")
-    assert missed == 0
-    assert other != metrics
 
 
 @needs_envpool
@@ -118,6 +119,15 @@ def test_the_command_line_names_the_users_cache_directory(tmp_path, monkeypatch)
     assert os.environ[DIRECTORY] == str(tmp_path / "isobatch" / "programs")
     assert main(["train", "--env", "Nowhere-v0", "--no-compile-cache"]) == 2
     assert os.environ[DIRECTORY] == "0"
+
+
+def test_what_is_not_whole_is_removed(tmp_path):
+    whole = zlib.compress(bytes(1000))
+    (tmp_path / "machine").mkdir()
+    for name, content in {"whole": whole, "half": whole[: len(whole) // 2], "none": b""}.items():
+        (tmp_path / "machine" / f"{name}-cache").write_bytes(content)
+    sweep(tmp_path)
+    assert [path.name for path in (tmp_path / "machine").iterdir()] == ["whole-cache"]
 
 
 def test_the_cache_is_bounded_and_what_was_used_last_stays(tmp_path):

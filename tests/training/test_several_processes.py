@@ -27,7 +27,8 @@ CONFIG: dict[str, Any] = dict(num_envs=4, num_steps=8, num_shards=2, total_times
 
 def isobatch(*words: str, **settings: Any) -> subprocess.Popen[str]:
     pipes: dict[str, Any] = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}  # where environments of tests are
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}  # where environments of tests are
     return subprocess.Popen([sys.executable, "-m", "isobatch", *words], env=environment, **pipes, **settings)
 
 

@@ -12,9 +12,9 @@ from tiny import tiny
 import isobatch as ib
 from isobatch.executors.interface import Job, ResultT, WatchAll
 from isobatch.executors.processes import LocalProcesses
-from isobatch.settings.files import load_config
+from isobatch.settings.files import load_yaml
 from isobatch.settings.parsing import plain_json
-from isobatch.studies.study_directory import read_csv
+from isobatch.studies.result_files import read_csv
 from isobatch.tuning.directory import TuneDirectory
 from isobatch.tuning.tuned import Tuned
 
@@ -60,7 +60,7 @@ def test_it_finds_better_settings_within_the_budget(finished: Tuned) -> None:
 
 
 def test_its_files(finished: Tuned) -> None:
-    assert load_config(finished.path / "best.yaml", ib.preset("ppo", CONFIG.env)) == finished.best
+    assert ib.preset("ppo", CONFIG.env).replace(**load_yaml(finished.path / "best.yaml")) == finished.best
     rows = read_csv(finished.path / "trials.csv")
     assert [row["trial"] for row in rows] == [trial.number for trial in finished.trials]
     page = (finished.path / "report.html").read_text()

@@ -55,6 +55,9 @@ def test_from_defaults_leaves_out_what_is_known_of_the_environment() -> None:
         (["--serch", "gamma"], "unknown flag --serch; did you mean --search"),
         (["--on", "rai"], "on='rai' is unknown; did you mean ray"),
         (["--from-defaults", "--preset", "atari-ppo"], "--from-defaults starts from the algorithm alone"),
+        (["--seed", "-1"], "seed=-1 must be at least 0."),
+        (["--seed", "2146483648"], "seed + 1,000,000 + confirm_seeds - 1=2147483653 must be at most 2147483647."),
+        (["--group", "1e9"], "group=1000000000 must be at most 100000."),
         (["--at-num-envs", "0"], "num_envs=0 is not a target"),
     ],
 )

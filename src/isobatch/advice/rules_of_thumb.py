@@ -53,6 +53,8 @@ class Facts:
     update_seconds: float | None = None
     """Time of one gradient step."""
     critical_batch: float | None = None
+    devices: int | None = None
+    """Devices that share the run."""
 
 
 def rollout_size(config: Config, facts: Facts) -> Said:
@@ -100,6 +102,29 @@ def envs_for_throughput(config: Config, facts: Facts) -> Said:
     return ideal / 2 <= n <= ideal * 2, text, Suggestion("num_envs", n, ideal)
 
 
+def per_device(config: Config, facts: Facts) -> Said:
+    """What devices do to the batch: here nothing, where environments are counted per device they multiply it."""
+    n, parts, size = config.num_envs, facts.devices or 1, config.geometry.optimization_batch
+    elsewhere = "rsl_rl, Isaac Lab and RLlib count per device"
+    if parts == 1:
+        here = "num_envs counts the environments of all devices, so that --devices D leaves the batch as it is"
+        return None, f"{here}; {elsewhere}, and there the batch is D times as large (isobatch rescale --to-devices D)."
+    if n % parts:
+        nearest = Suggestion("num_envs", n, parts * max(1, round(n / parts)))
+        return False, f"{counted(n, 'environment')} cannot be shared equally by {parts} devices.", nearest
+    if size % parts:
+        text = f"minibatches of {size:,} cannot be shared equally by {parts} devices."
+        return False, text, recut(config, shards=parts)
+    shares = f"{n // parts:,} of the {counted(n, 'environment')} and {size // parts:,} samples of a minibatch"
+    keeps = f"the batch stays: isobatch train --num-envs {n} --devices {parts}"
+    grows = f"{parts} times the batch"
+    if facts.critical_batch:  # samples needed go by 1 + B/B_crit
+        more = (facts.critical_batch + parts * size) / (facts.critical_batch + size)
+        grows += f", which needs {more:.2f} times the samples"
+    there = f"{elsewhere}: {n // parts:,} there are these, {n:,} are {grows} (isobatch rescale --to-devices {parts})"
+    return True, f"each of {parts} devices has {shares}, {keeps}. {there}."
+
+
 def credit_horizon(config: Config, facts: Facts) -> Said:
     """Generalized advantage estimation looks 1/(1 - gamma lambda) steps ahead."""
     t, decay = config.num_steps, config.hypers.gamma * config.hypers.gae_lambda
@@ -128,10 +153,10 @@ def update_often(config: Config, facts: Facts) -> Said:
     return count >= FEW_ITERATIONS, f"{counted(count, 'iteration')}, {asked}.", change
 
 
-def recut(config: Config, low: float = 1, high: float = math.inf) -> Suggestion:
+def recut(config: Config, low: float = 1, high: float = math.inf, shards: int = 0) -> Suggestion:
     """The number of equal minibatches from `low` to `high` that is nearest to the present one, if there is any."""
-    now = config.num_minibatches
-    counts = minibatch_counts(config.num_envs // config.num_shards, config.num_steps, config.minibatch_scheme)
+    now, rows = config.num_minibatches, config.num_envs // (shards or config.num_shards)
+    counts = minibatch_counts(rows, config.num_steps, config.minibatch_scheme)
     within = [count for count in counts if low <= count <= high] or counts
     return Suggestion("num_minibatches", now, min(within, key=lambda count: abs(math.log(count / now))))
 
@@ -247,6 +272,7 @@ CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, w
     "useful-envs": (useful_envs, f"{GUIDE}; {ENOUGH_SPEED:.0%} of the speed is {OURS}"),
     "enough-envs": (enough_envs, SECOND_GUIDE),
     "envs-for-throughput": (envs_for_throughput, SECOND_GUIDE),
+    "per-device": (per_device, OURS),
     "credit-horizon": (credit_horizon, f"{GUIDE}; the horizon is {OURS}"),
     "rollout-length": (rollout_length, SECOND_GUIDE),
     "update-often": (update_often, f"{GUIDE}; the number is {OURS}"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STYLES = {"warn": "bold yellow", "pass": "green", "note": "dim"}
 FACTS = {
+    "devices": (int, "D", "devices that share the run"),
     "action_dim": (int, "N", "numbers in an action, or actions to choose from"),
     "critical_batch": (float, "B", "critical batch size, if measured"),
     "env_seconds": (float, "S", "time of one step of one environment"),

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console
-from isobatch.cli.flags import Parser, add_config, add_dataclass, config_from, construct, given, given_settings
-from isobatch.cli.train import default_directory
-from isobatch.errors import RunError, UsageError
+from isobatch.cli.flags import Parser, add_config, add_dataclass, construct, given, given_settings
+from isobatch.cli.train import train_first
+from isobatch.errors import UsageError
 from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"vecnormalize={str(args.vecnormalize)!r} is for a model of Stable-Baselines3: add --sb3 FILE."
         )
-    run_dir = args.run_dir or _train(args)
+    run_dir = args.run_dir or train_first(args, "diagnose")
     config, changes = _settings(args, run_dir)
     timeout = getattr(args, "env_timeout", Options.env_timeout)
     if "branches" in options.chosen:  # which trains: each seed on a core
@@ -132,13 +132,13 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
     out = args.out or args.sb3.with_name(f"{args.sb3.stem}-diagnosis")
     timeout = getattr(args, "env_timeout", Options.env_timeout)
     with console.progress_bar(args.quiet) as watch:
-        found = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)
-    pictures = found.draw(out)
+        diagnosis = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)
+    pictures = diagnosis.draw(out)
     if args.json:
-        measured = {"sb3": str(args.sb3), "env": env, "out": str(out), "checkpoints": [found.to_json()]}
+        measured = {"sb3": str(args.sb3), "env": env, "out": str(out), "checkpoints": [diagnosis.to_json()]}
         console.print_json({**measured, "pictures": [str(path) for path in pictures]})
         return 0
-    show(found)
+    show(diagnosis)
     console.out.print(f"\n{counted(len(pictures), 'picture')} and the numbers: {out}")
     return 0
 
@@ -181,24 +181,6 @@ def _settings(args: argparse.Namespace, run_dir: Path) -> tuple[Config, Settings
                 f"What can be changed to measure is {', '.join(CHANGEABLE)}."
             )
     return config, changes
-
-
-def _train(args: argparse.Namespace) -> Path:
-    """Train the policy that is to be measured."""
-    config, options = config_from(args), construct(Options, given(args, Options))
-    run_dir = default_directory(config, options.seed)
-    from isobatch.training.devices import use_cores
-    from isobatch.training.run_directory import RunDirectory
-    from isobatch.training.trainer import train
-
-    use_cores(options.num_seeds)
-    console.say(f"training {config.algo} on {config.env} first, into {run_dir}")
-    with console.training_bar(config.env_steps, args.quiet) as watch:
-        result = train(config, run_dir=run_dir, watch=watch, say=console.say, **vars(options))
-    if result.interrupted:
-        words = RunDirectory(run_dir).words
-        raise RunError(f"interrupted: isobatch train --resume {words}, then isobatch diagnose {words}")
-    return run_dir
 
 
 def show(diagnosis: Diagnosis) -> None:

@@ -92,11 +92,11 @@ def run(args: argparse.Namespace) -> int:
 def side_by_side(title: str, loaded: LoadedRun, played: dict[str, Episodes]) -> Table:
     from isobatch.rollouts.evaluation import gap
 
-    found = gap(*played.values())
+    gaps = gap(*played.values())
     rows = []
     for i, seed in enumerate(loaded.seeds):
         each = [(one.returns[i].mean(), one.returns[i].std()) for one in played.values()]
-        numbers = [*(number for pair in each for number in pair), found["gap"][i], found["gap_error"][i]]
+        numbers = [*(number for pair in each for number in pair), gaps["gap"][i], gaps["gap_error"][i]]
         rows.append([str(seed), *(console.number(float(value), 2) for value in numbers)])
     columns = [column for name in played for column in (name, "std")]
     return console.table(title, ["seed", *columns, "gap", "+-"], rows)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from isobatch.errors import RunError, UsageError, brief, first_line
+from isobatch.files import FULL
 
 FIXES = {
     errno.ENOSPC: "make room, and give the command again",
@@ -28,7 +29,6 @@ FIXES = {
     errno.ENFILE: "raise the system's limit of open files, or lower num_envs",
     errno.EAGAIN: "raise the limit of processes (ulimit -u), or lower num_envs",
 }
-FULL = (errno.ENOSPC, errno.EDQUOT)
 MEMORY = "lower num_envs, num_steps, num_seeds or the sizes of the networks"
 LONGEST_SENTENCE = 2000  # characters of a sentence
 UNEXPECTED = "unexpected"  # the word for an error that nobody foresaw, which is a fault of this package

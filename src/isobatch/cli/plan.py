@@ -16,15 +16,13 @@ from isobatch.cli.flags import (
     Parser,
     add_config,
     add_dataclass,
-    config_from,
-    construct,
     flags_text,
     given,
     given_settings,
 )
-from isobatch.cli.foreign import show_remarks
-from isobatch.cli.train import default_directory
-from isobatch.errors import RunError, UsageError
+from isobatch.cli.library_settings import show_remarks
+from isobatch.cli.train import train_first
+from isobatch.errors import UsageError
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 
@@ -59,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     check_picture(args.out)
     if args.run_dir is not None and (given_settings(args) or given(args, Options)):
         raise UsageError(f"run {str(args.run_dir)!r} has its own settings: give a run or settings, not both.")
-    run_dir = args.run_dir or train_first(args)
+    run_dir = args.run_dir or train_first(args, "plan", noise_scale=True)
     from isobatch.planning.plan import plan
 
     with console.progress_bar(args.quiet) as watch:
@@ -85,24 +83,6 @@ def check_picture(path: Path | None) -> None:
 
     if path is not None and path.suffix not in FORMATS:
         raise UsageError(f"out={str(path)!r} has no picture's ending: use {', '.join(FORMATS)}.")
-
-
-def train_first(args: argparse.Namespace) -> Path:
-    """Train a run that knows its noise scale."""
-    config, options = config_from(args).replace(noise_scale=True), construct(Options, given(args, Options))
-    run_dir = default_directory(config, options.seed)
-    from isobatch.training.devices import use_cores
-    from isobatch.training.run_directory import RunDirectory
-    from isobatch.training.trainer import train
-
-    use_cores(options.num_seeds, config, options.devices)
-    console.say(f"training {config.algo} on {config.env} first, {config.env_steps:,} steps, into {run_dir}")
-    with console.training_bar(config.env_steps, args.quiet) as watch:
-        result = train(config, run_dir=run_dir, watch=watch, say=console.say, **vars(options))
-    if result.interrupted:
-        words = RunDirectory(run_dir).words
-        raise RunError(f"interrupted: isobatch train --resume {words}, then isobatch plan {words}")
-    return run_dir
 
 
 def show(plan: Plan) -> None:

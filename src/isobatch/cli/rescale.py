@@ -1,8 +1,8 @@
 """Change the batch size and let the other hyperparameters follow, each with its reason.
 
 The settings before come from a run, the flags below, a YAML file or another library's file; say what to change with one
-of the --to flags or with --factor. Environments change and the rollout length and the number of minibatches stay,
-unless --to-num-steps or the rule iteration-batch-only says otherwise.
+of the --to flags or with --factor. What stays beside it, --keep says: unless told otherwise, what was measured to keep
+most of the return of tuned settings.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from isobatch.cli import console, critical_batch
 from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given
-from isobatch.cli.foreign import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
+from isobatch.cli.library_settings import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.formatting import counted, rounded
-from isobatch.rescaling import KEEPS, MINIBATCH_COUNT, Rescaled, rescale
+from isobatch.rescaling import KEEPS, MEASURED, Rescaled, rescale
 from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
 from isobatch.rescaling.evidence import sentence
 from isobatch.rescaling.rules import RULES
@@ -56,9 +56,10 @@ def add_flags(parser: Parser) -> None:
     group = parser.add_argument_group("how")
     group.add_argument(
         "--keep",
-        default=MINIBATCH_COUNT,
+        default=MEASURED,
         metavar="{" + ",".join(KEEPS) + "}",
-        help=f"what stays beside the target: {'; '.join(f'{name}: {words}' for name, words in HELD.items())}",
+        help=f"what stays beside the target: {'; '.join(f'{name}: {words}' for name, words in HELD.items())}; "
+        f"{MEASURED}, the default: the first where that was measured to be better than the last, else the last",
     )
     names = ", ".join(RULES)
     group.add_argument("--use", action="append", default=[], metavar="RULE", help=f"apply this rule; one of {names}")
@@ -110,7 +111,9 @@ def run(args: argparse.Namespace) -> int:
         after, remarks = converted.config, (*remarks, *converted.remarks)
     answer = answer_in(args.library, after, source)
     text = answer.text if answer else dump_settings(changed_settings(after))
-    others = alternatives(before, after.num_envs, critical) if after.num_envs != before.num_envs else []
+    others = []
+    if after.num_envs != before.num_envs:
+        others = alternatives(before, after.num_envs, critical, args.use, args.without)
     control = _control_sentences(source, before, after)
     doubtful = _doubtful(source, before, after)
     if args.out:
@@ -128,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         console.out.print()
     show_remarks("mind", doubtful)
     show_remarks("the learning rate follows the KL divergence" if _adapts(source) else "epochs end early", control)
-    show_alternatives(others, args.keep)
+    show_alternatives(others, result.keep)
     show_remarks("per device, or in all", device_sentences(before, after, args.devices or 1, args.to_devices))
     show_remarks("what changes on the way to isobatch" if args.library == OURS else "converted", remarks)
     if answer:
@@ -165,7 +168,7 @@ def _doubtful(source: LibrarySettings | None, before: Config, after: Config) -> 
     """What is not known of another library's settings, or what no rule moves."""
     if source is None:
         return []
-    from isobatch.interop.foreign_optimizers import optimizer_cautions
+    from isobatch.interop.optimizer_cautions import optimizer_cautions
 
     cautions = optimizer_cautions(source.settings, before, after)
     return list(dict.fromkeys([*source.doubtful, *source.remarks, *cautions]))
@@ -236,6 +239,9 @@ def show(result: Rescaled) -> None:
     """What changed and why, what did not, and where the theory stops."""
     out, after = console.out, result.after
     out.print(console.subject(after.algo, after.env, f", batches divided by c = {rounded(result.factor, 6)}\n"))
+    if result.evidence:
+        out.print(console.bullet(result.evidence, ""))
+        out.print()
     if result.changes:
         rows = [[c.name, _shown(c.before), _shown(c.after), c.rule, c.reason] for c in result.changes]
         out.print(console.text_table(["quantity", "before", "after", "rule", "why"], rows, right=(1, 2)))

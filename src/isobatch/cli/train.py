@@ -20,8 +20,8 @@ from isobatch.cli.flags import (
     given,
     given_settings,
 )
-from isobatch.cli.foreign import SOURCES, add_sources, show_remarks, to_train
-from isobatch.errors import UsageError
+from isobatch.cli.library_settings import SOURCES, add_sources, show_remarks, to_train
+from isobatch.errors import RunError, UsageError
 from isobatch.formatting import byte_text, counted, setting_text
 from isobatch.settings.accounting import batch_accounting, surely_used
 from isobatch.settings.config import Config
@@ -100,6 +100,24 @@ def _train(args: argparse.Namespace, config: Config, options: Options, run_dir: 
     return 130 if result.interrupted else 0
 
 
+def train_first(args: argparse.Namespace, command: str, **changes: object) -> Path:
+    """Train the run that `command` looks at, where none was named; its directory."""
+    config, options = config_from(args).replace(**changes), construct(Options, given(args, Options))
+    run_dir = default_directory(config, options.seed)
+    from isobatch.training.devices import use_cores
+    from isobatch.training.run_directory import RunDirectory
+    from isobatch.training.trainer import train
+
+    use_cores(options.num_seeds, config, options.devices, actor_kind=options.actor_kind)
+    console.say(f"training {config.algo} on {config.env} first, {config.env_steps:,} steps, into {run_dir}")
+    with console.training_bar(config.env_steps, args.quiet) as watch:
+        result = train(config, run_dir=run_dir, watch=watch, say=console.say, **vars(options))
+    if result.interrupted:
+        quoted = RunDirectory(run_dir).quoted
+        raise RunError(f"interrupted: isobatch train --resume {quoted}, then isobatch {command} {quoted}")
+    return run_dir
+
+
 def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> None:
     """What is going to be trained."""
     seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
@@ -137,10 +155,10 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         parsed = construct(Options, options)
-        foreign = to_train(args)
-        config = foreign.config if foreign else config_from(args)
-        if foreign and team.process_id == 0:
-            show_remarks("settings of another library", foreign.remarks, console.err)
+        converted = to_train(args)
+        config = converted.config if converted else config_from(args)
+        if converted and team.process_id == 0:
+            show_remarks("settings of another library", converted.remarks, console.err)
         if args.from_devices is not None:
             config = moved(config, args.from_devices, max(parsed.devices, team.num_processes))
         config = parsed.sharded(config, team.num_processes)
@@ -201,8 +219,8 @@ def kept(run_dir: Path) -> str:
     """What to do when another process has failed."""
     from isobatch.training.run_directory import RunDirectory
 
-    words = RunDirectory(run_dir).words
-    return f" The last checkpoint is kept: go on with isobatch train --resume {words}, in each process."
+    quoted = RunDirectory(run_dir).quoted
+    return f" The last checkpoint is kept: go on with isobatch train --resume {quoted}, in each process."
 
 
 def moved(config: Config, before: int, devices: int) -> Config:
@@ -251,11 +269,11 @@ def show(result: Result) -> None:
         console.out.print(f"{share:.0%} of the steps were learned from: whole episodes.")
     if result.options.eval_interval:
         console.out.print(evaluations_sentence(result))
-    words = RunDirectory(result.run_dir).words
+    quoted = RunDirectory(result.run_dir).quoted
     if result.interrupted:
-        console.out.print(f"Interrupted and kept: isobatch train --resume {words}")
+        console.out.print(f"Interrupted and kept: isobatch train --resume {quoted}")
     else:
-        console.out.print(f"isobatch eval {words}\nisobatch plot {words}")
+        console.out.print(f"isobatch eval {quoted}\nisobatch plot {quoted}")
 
 
 def evaluations_sentence(result: Result) -> str:

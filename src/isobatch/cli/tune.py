@@ -21,7 +21,7 @@ from rich.live import Live
 from isobatch.cli import console
 from isobatch.cli.executors import add_executor, executor_of
 from isobatch.cli.flags import Parser, add_config, config_from, construct, flags_text, given, given_settings
-from isobatch.cli.foreign import add_sources, show_remarks, to_train
+from isobatch.cli.library_settings import add_sources, show_remarks, to_train
 from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError
 from isobatch.formatting import counted
@@ -35,7 +35,7 @@ from isobatch.tuning.samplers import SAMPLERS
 if TYPE_CHECKING:
     from isobatch.tuning.search import Watch
     from isobatch.tuning.trials import Trial
-    from isobatch.tuning.tune import Task
+    from isobatch.tuning.tune import SearchTask
     from isobatch.tuning.tuned import Tuned
 
 NUMBERS = {  # flags of `tune` that are whole numbers
@@ -106,19 +106,19 @@ def run(args: argparse.Namespace) -> int:
 
 def start_of(args: argparse.Namespace) -> Config:
     """Where the search starts."""
-    foreign = to_train(args)
-    if foreign is not None:
-        show_remarks("settings of another library", foreign.remarks, console.err)
+    converted = to_train(args)
+    if converted is not None:
+        show_remarks("settings of another library", converted.remarks, console.err)
     if args.from_defaults:
         settings = given_settings(args)
-        if foreign is not None or "preset" in settings:
+        if converted is not None or "preset" in settings:
             raise UsageError("--from-defaults starts from the algorithm alone: leave out the other settings.")
         check_env_id(parse_value("env", settings.get("env", Config.env), str))
         return construct(without_environment, {"algo": "ppo", "env": Config.env} | settings)
-    return foreign.config if foreign else config_from(args)
+    return converted.config if converted else config_from(args)
 
 
-def introduce(task: Task, out: Path, head: console.Output) -> None:
+def introduce(task: SearchTask, out: Path, head: console.Output) -> None:
     """What is going to be searched."""
     from isobatch.tuning.search import FINALISTS
 

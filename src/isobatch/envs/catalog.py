@@ -19,7 +19,7 @@ INSTALL = "make setup-envpool, or pip install 'isobatch[envpool]'"
 BROKEN = {"MNISTBandit-bsuite": "it downloads the MNIST data set when it is made"}
 
 
-class Facts(NamedTuple):
+class EnvironmentFacts(NamedTuple):
     """What an environment written in JAX looks like."""
 
     obs_shape: tuple[int, ...]
@@ -29,40 +29,40 @@ class Facts(NamedTuple):
 
 # Of gymnax 1.0.1, whose import takes seconds, and the probes; a test compares them with what is made of these ids.
 GYMNAX = {
-    "CartPole-v1": Facts((4,), "2 actions", 500),
-    "Pendulum-v1": Facts((3,), "1 number in [-2, 2]", 200),
-    "Acrobot-v1": Facts((6,), "3 actions", 500),
-    "MountainCar-v0": Facts((2,), "3 actions", 200),
-    "MountainCarContinuous-v0": Facts((2,), "1 number in [-1, 1]", 999),
-    "Asterix-MinAtar": Facts((10, 10, 4), "5 actions", 1000),
-    "Breakout-MinAtar": Facts((10, 10, 4), "3 actions", 1000),
-    "Freeway-MinAtar": Facts((10, 10, 7), "3 actions", 2500),
-    "Seaquest-MinAtar": Facts((10, 10, 10), "6 actions", 1000),
-    "SpaceInvaders-MinAtar": Facts((10, 10, 6), "4 actions", 1000),
-    "Catch-bsuite": Facts((10, 5), "3 actions", 1000),
-    "DeepSea-bsuite": Facts((8, 8), "2 actions", 8),
-    "MemoryChain-bsuite": Facts((3,), "2 actions", 1000),
-    "UmbrellaChain-bsuite": Facts((3,), "2 actions", 100),
-    "DiscountingChain-bsuite": Facts((2,), "5 actions", 100),
-    "SimpleBandit-bsuite": Facts((1, 1), "11 actions", 100),
-    "FourRooms-misc": Facts((4,), "4 actions", 500),
-    "MetaMaze-misc": Facts((15,), "4 actions", 200),
-    "PointRobot-misc": Facts((6,), "2 numbers in [-0.1, 0.1]", 100),
-    "BernoulliBandit-misc": Facts((4,), "2 actions", 100),
-    "GaussianBandit-misc": Facts((4,), "2 actions", 100),
-    "Reacher-misc": Facts((8,), "2 numbers in [-1, 1]", 100),
-    "Swimmer-misc": Facts((16,), "2 numbers in [-1, 1]", 500),
-    "Pong-misc": Facts((30, 40, 3), "3 actions", 1000),
-    "FrozenLake-misc": Facts((16,), "4 actions", 100),
+    "CartPole-v1": EnvironmentFacts((4,), "2 actions", 500),
+    "Pendulum-v1": EnvironmentFacts((3,), "1 number in [-2, 2]", 200),
+    "Acrobot-v1": EnvironmentFacts((6,), "3 actions", 500),
+    "MountainCar-v0": EnvironmentFacts((2,), "3 actions", 200),
+    "MountainCarContinuous-v0": EnvironmentFacts((2,), "1 number in [-1, 1]", 999),
+    "Asterix-MinAtar": EnvironmentFacts((10, 10, 4), "5 actions", 1000),
+    "Breakout-MinAtar": EnvironmentFacts((10, 10, 4), "3 actions", 1000),
+    "Freeway-MinAtar": EnvironmentFacts((10, 10, 7), "3 actions", 2500),
+    "Seaquest-MinAtar": EnvironmentFacts((10, 10, 10), "6 actions", 1000),
+    "SpaceInvaders-MinAtar": EnvironmentFacts((10, 10, 6), "4 actions", 1000),
+    "Catch-bsuite": EnvironmentFacts((10, 5), "3 actions", 1000),
+    "DeepSea-bsuite": EnvironmentFacts((8, 8), "2 actions", 8),
+    "MemoryChain-bsuite": EnvironmentFacts((3,), "2 actions", 1000),
+    "UmbrellaChain-bsuite": EnvironmentFacts((3,), "2 actions", 100),
+    "DiscountingChain-bsuite": EnvironmentFacts((2,), "5 actions", 100),
+    "SimpleBandit-bsuite": EnvironmentFacts((1, 1), "11 actions", 100),
+    "FourRooms-misc": EnvironmentFacts((4,), "4 actions", 500),
+    "MetaMaze-misc": EnvironmentFacts((15,), "4 actions", 200),
+    "PointRobot-misc": EnvironmentFacts((6,), "2 numbers in [-0.1, 0.1]", 100),
+    "BernoulliBandit-misc": EnvironmentFacts((4,), "2 actions", 100),
+    "GaussianBandit-misc": EnvironmentFacts((4,), "2 actions", 100),
+    "Reacher-misc": EnvironmentFacts((8,), "2 numbers in [-1, 1]", 100),
+    "Swimmer-misc": EnvironmentFacts((16,), "2 numbers in [-1, 1]", 500),
+    "Pong-misc": EnvironmentFacts((30, 40, 3), "3 actions", 1000),
+    "FrozenLake-misc": EnvironmentFacts((16,), "4 actions", 100),
 }
 PROBES = {
-    "Probe-Constant": Facts((1,), "2 actions", 1),
-    "Probe-Observation": Facts((1,), "2 actions", 1),
-    "Probe-Delay": Facts((1,), "2 actions", 2),
-    "Probe-Action": Facts((1,), "2 actions", 1),
-    "Probe-ActionObserved": Facts((1,), "2 actions", 1),
-    "Probe-Truncation": Facts((1,), "2 actions", 5),
-    "Probe-Target": Facts((1,), "1 number in [-1, 1]", 1),
+    "Probe-Constant": EnvironmentFacts((1,), "2 actions", 1),
+    "Probe-Observation": EnvironmentFacts((1,), "2 actions", 1),
+    "Probe-Delay": EnvironmentFacts((1,), "2 actions", 2),
+    "Probe-Action": EnvironmentFacts((1,), "2 actions", 1),
+    "Probe-ActionObserved": EnvironmentFacts((1,), "2 actions", 1),
+    "Probe-Truncation": EnvironmentFacts((1,), "2 actions", 5),
+    "Probe-Target": EnvironmentFacts((1,), "1 number in [-1, 1]", 1),
 }
 IN_JAX = GYMNAX | PROBES
 

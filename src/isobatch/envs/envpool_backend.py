@@ -1,6 +1,6 @@
 """Environments of EnvPool, an extra: many games and physics in C++, stepped by threads of its own.
 
-An environment that has ended is reset by the next step, which is none: `autoreset` is next-step.
+An environment that has ended is reset by the next step, which steps nothing: `autoreset` is next-step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line
 
 NO_LIMIT = 2**31 - 1
-Outcome = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, object]  # the last: facts by name
+PoolStep = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, object]  # the last: facts by name
 XlaSend = Callable[[Array, Array], Array]
 XlaReceive = Callable[[Array], tuple[Array, tuple[Array, Array, Array, Array, object]]]
 
@@ -38,9 +38,9 @@ class Pool(Protocol):
 
     def send(self, actions: np.ndarray) -> None: ...
 
-    def recv(self) -> Outcome: ...
+    def recv(self) -> PoolStep: ...
 
-    def step(self, actions: np.ndarray) -> Outcome: ...
+    def step(self, actions: np.ndarray) -> PoolStep: ...
 
     def render(self) -> np.ndarray: ...
 

@@ -20,7 +20,7 @@ from isobatch.errors import RunError
 
 
 class GuardError(RunError):
-    """What an environment did wrong, in words."""
+    """What an environment did wrong, in fault_text."""
 
 
 class Recipe(NamedTuple):
@@ -65,7 +65,7 @@ class Guard(gymnasium.Env[object, object]):
             call = "reset"
             obs, info = self._env.reset(**kwargs)
         except Exception as error:
-            raise GuardError(words(call, self.place, error)) from error
+            raise GuardError(fault_text(call, self.place, error)) from error
         self._check(obs)
         return obs, info
 
@@ -75,7 +75,7 @@ class Guard(gymnasium.Env[object, object]):
             assert self._env is not None  # since the first reset
             obs, reward, terminated, truncated, info = self._env.step(action)
         except Exception as error:
-            raise GuardError(words("step", self.place, error)) from error
+            raise GuardError(fault_text("step", self.place, error)) from error
         self._check(obs)
         if terminated or truncated:  # some show the same array again and again, and a reset would overwrite it
             obs = copy.deepcopy(obs)
@@ -95,7 +95,7 @@ class Guard(gymnasium.Env[object, object]):
             raise GuardError(f"{self.place}|showed an observation that is not in the space it promised")
 
 
-def words(call: str, place: int, error: Exception) -> str:
+def fault_text(call: str, place: int, error: Exception) -> str:
     text = str(error).splitlines()
     return f"{place}|raised {type(error).__name__} in {call}()" + (f": {text[0]}" if text else "")
 

@@ -154,11 +154,11 @@ def builtin_constructors() -> dict[str, tuple[str, str]]:
         modules = {alias.name: f"{s.module}.{alias.name}" for s in imports for alias in s.names}
         values = {ast.unparse(t): s.value for s in statements for t in targets_of(s)}  # type: ignore[attr-defined]
         ids, table = ast.literal_eval(values["_BUILTIN_ENV_IDS"]), values["_builtins"]
-        found = {
+        constructors = {
             ast.literal_eval(key): (modules[value.value.id], value.attr)
             for key, value in zip(table.keys, table.values, strict=True)
         }
-        return {env_id: found[env_id] for env_id in ids}
+        return {env_id: constructors[env_id] for env_id in ids}
     except (OSError, SyntaxError, ValueError, KeyError, AttributeError):
         return {}
 

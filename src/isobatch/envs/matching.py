@@ -42,5 +42,5 @@ def _other_version(name: str, ids: list[str]) -> str | None:
     wanted = VERSION.match(name)
     if wanted is None:
         return None
-    found = [match for one in ids if (match := VERSION.match(one)) and match["name"] == wanted["name"]]
-    return max(found, key=lambda match: int(match["number"]))[0] if found else None
+    matches = [match for one in ids if (match := VERSION.match(one)) and match["name"] == wanted["name"]]
+    return max(matches, key=lambda match: int(match["number"]))[0] if matches else None

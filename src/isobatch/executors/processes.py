@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
-from collections.abc import Generator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -40,14 +42,19 @@ class LocalProcesses:
 
 
 def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Generator[tuple[int, ResultT]]:
-    """Each process gets the next job when it is done with one. They are not forked, since JAX has threads."""
+    """Each process gets the next job when it is done with one. They are not forked, since JAX has threads.
+
+    They are killed, not asked to end: a job that compiles or steps environments would be long in answering, and what it
+    leaves behind is what any kill leaves.
+    """
     context = multiprocessing.get_context("spawn")
     waiting, workers = deque(range(len(jobs))), {}
     try:
         for _ in range(min(processes, len(jobs))):
             here, there = context.Pipe()
             worker = context.Process(target=serve, args=(there,))
-            worker.start()
+            with deaf_to_ctrl_c():
+                worker.start()
             there.close()  # so that the end of the process ends the connection
             workers[here] = worker
             here.send((waiting[0], jobs[waiting.popleft()]))
@@ -76,13 +83,34 @@ def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Gen
     finally:
         for connection, worker in workers.items():
             connection.close()
-            worker.terminate()
+            worker.kill()
             worker.join()
 
 
+@contextmanager
+def deaf_to_ctrl_c() -> Iterator[None]:
+    """Processes that are started now are, also for what they start: the one that sends jobs answers, for all of them.
+
+    It gets a Ctrl-C of this time afterwards.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_sender() -> None:
+    """Wait for the end of the process that sends jobs, however it ends, and end this one in the middle of a job."""
+    sender = multiprocessing.parent_process()
+    assert sender is not None
+    wait([sender.sentinel])
+    os._exit(1)
+
+
 def serve(connection: Connection) -> None:
-    """A process that does jobs until nobody sends any. Ctrl-C is answered by the process that sends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A process that does jobs until nobody sends any."""
+    threading.Thread(target=end_with_sender, daemon=True).start()
     with suppress(EOFError, OSError):  # the other end is gone
         while True:
             index, job = connection.recv()

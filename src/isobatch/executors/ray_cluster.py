@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from isobatch.errors import RunError
 from isobatch.executors.interface import Failure, Job, ResultT, WatchAll
 from isobatch.executors.ray_connection import connected, cores, forwarded
 from isobatch.executors.ray_worker import Board, Ticket, work
+from isobatch.formatting import Say
 from isobatch.settings.versions import versions
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 ATTEMPTS = 5  # at a job that is lost with its node
 SECONDS_TO_BEGIN = 30.0  # some job, before it is said that all of them wait
 SECONDS_BETWEEN = 0.5  # two looks at the cluster
-Say = Callable[[str], None]
 
 
 @contextmanager

@@ -73,8 +73,8 @@ class Layout:
         key = self.trajectory * (time.max() + lag + 1) + time  # room for the lag: a key never runs into the next one
         order = np.argsort(key)
         place = np.searchsorted(key[order], key + lag).clip(max=len(key) - 1)
-        found = np.flatnonzero(key[order][place] == key + lag)
-        return found, order[place[found]]
+        earlier = np.flatnonzero(key[order][place] == key + lag)
+        return earlier, order[place[earlier]]
 
 
 def check_lag(lag: int, longest: int) -> None:

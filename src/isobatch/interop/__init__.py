@@ -39,8 +39,8 @@ def library(name: str) -> Library:
 def called_elsewhere(name: str) -> list[str]:
     """The settings here that some library calls so: lr, n_envs."""
     keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
-    found = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
-    return list(dict.fromkeys(sum(found, ())))
+    fields = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
+    return list(dict.fromkeys(sum(fields, ())))
 
 
 def read(

@@ -53,13 +53,13 @@ def _controlled(control: KlControl | None) -> list[str]:
     ours = KlControl("", 0.0, "adaptive")
     if control is None or control.kind == "stop":
         return []
-    found = []
+    remarks = []
     if control.per != ours.per:
-        found.append(f"the learning rate follows the KL divergence once an {control.per} there, each minibatch here")
+        remarks.append(f"the learning rate follows the KL divergence once an {control.per} there, each minibatch here")
     if (control.low, control.high) != (ours.low, ours.high):
         bounds = f"{control.low:g} and {control.high:g} there, {ours.low:g} and {ours.high:g} here"
-        found.append(f"the learning rate that follows the KL divergence stays between {bounds}")
-    return found
+        remarks.append(f"the learning rate that follows the KL divergence stays between {bounds}")
+    return remarks
 
 
 def as_algorithm(config: Config, algo: str) -> Converted:

@@ -25,15 +25,15 @@ def names_known(library: Library, settings: SettingsByName) -> int:
 
 def likely_library(text: str, libraries: Iterable[Library]) -> tuple[Library, int] | None:
     """The library that knows the most names of a text, and how many."""
-    found = []
+    candidates = []
     for library in libraries:
         try:
             some: list[str | None] = [*library.form.entries(text)[:LOOKED_AT]] or [None]
             known = max(names_known(library, library.form.parse(text, entry)[0]) for entry in some)
         except UsageError:
             continue
-        found.append((library, known))
-    best = max(found, key=lambda pair: pair[1], default=None)
+        candidates.append((library, known))
+    best = max(candidates, key=lambda pair: pair[1], default=None)
     return best if best and best[1] else None
 
 

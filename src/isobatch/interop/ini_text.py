@@ -64,9 +64,9 @@ def _with_value(text: str, section: str, name: str, value: object) -> str:
         current = header["name"] if header else current
         if current != section:
             continue
-        found = re.match(rf"^(\s*{re.escape(name)}\s*[=:]\s*)(.*?)(\s*)$", line, re.IGNORECASE)
-        if found:
-            lines[i] = f"{found[1]}{value}{found[3]}"
+        match = re.match(rf"^(\s*{re.escape(name)}\s*[=:]\s*)(.*?)(\s*)$", line, re.IGNORECASE)
+        if match:
+            lines[i] = f"{match[1]}{value}{match[3]}"
             return "\n".join(lines)
         if line.strip() and not line.lstrip().startswith(("#", ";")):
             last = i

@@ -340,13 +340,13 @@ def put(mapping: SettingsByName, name: str, value: object) -> None:
     mapping[last] = value
 
 
-def leaves(mapping: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """The dotted names of everything that is not a mapping itself."""
+def leaves(mapping: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Everything that is not a mapping itself, by dotted names, which may not lead back: a key can have a dot in it."""
     for name, value in mapping.items():
         if isinstance(value, Mapping) and value:
             yield from leaves(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}"
+            yield f"{prefix}{name}", value
 
 
 def _holder(mapping: Mapping[str, object], name: str) -> Mapping[str, object] | None:

@@ -70,9 +70,9 @@ class LibrarySettings:
         """Settings that have no counterpart here; they are written back as they stood."""
         known = self._known()
         kept = []
-        for leaf in leaves(self.settings):
+        for leaf, value in leaves(self.settings):
             key = next((key for name, key in known.items() if _within(leaf, name)), None)
-            rest = key.rest(get(self.settings, leaf)) if key else ""
+            rest = key.rest(value) if key else ""
             kept += [leaf] if key is None else [f"{leaf} ({rest})"] if rest else []
         return kept
 
@@ -81,7 +81,7 @@ class LibrarySettings:
         """Settings that are not known and are spelled almost like one that is known and was not given."""
         known = self._known()
         absent = [name for name, key in known.items() if not find(self.settings, key.names)]
-        unknown = [leaf for leaf in leaves(self.settings) if not any(_within(leaf, name) for name in known)]
+        unknown = [leaf for leaf, _ in leaves(self.settings) if not any(_within(leaf, name) for name in known)]
         hints = {leaf: near_matches(leaf, absent, cutoff=0.85) for leaf in unknown}
         return [f"{leaf} is not a setting of {self.library.title}{hint}" for leaf, hint in hints.items() if hint]
 

@@ -146,10 +146,10 @@ PPO = (
 
 def _written(text: str) -> dict[str, SettingsByName]:
     """The settings that stand under each behavior."""
-    found = mapping_of(text).get("behaviors")
-    if not isinstance(found, dict) or not found:
+    behaviors = mapping_of(text).get("behaviors")
+    if not isinstance(behaviors, dict) or not behaviors:
         raise UsageError("the text has no `behaviors:` with settings under their names: check which file it is.")
-    return {str(name): own for name, own in found.items() if isinstance(own, dict)}
+    return {str(name): own for name, own in behaviors.items() if isinstance(own, dict)}
 
 
 def _behaviors(text: str) -> dict[str, SettingsByName]:
@@ -160,8 +160,8 @@ def _behaviors(text: str) -> dict[str, SettingsByName]:
 
 def _over(usual: Mapping[str, object], own: Mapping[str, object]) -> SettingsByName:
     merged = copy.deepcopy(dict(usual))
-    for leaf in leaves(own):
-        put(merged, leaf, get(own, leaf))
+    for leaf, value in leaves(own):
+        put(merged, leaf, value)
     return merged
 
 
@@ -192,9 +192,9 @@ def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The file with this behavior's settings; those that it took from `default_settings` become its own."""
     before, name = parse(text, env)
     own = _written(text)[name]
-    for leaf in leaves(settings):
-        if find(before, (leaf,)) is None or get(before, leaf) != get(settings, leaf):
-            put(own, leaf, get(settings, leaf))
+    for leaf, value in leaves(settings):
+        if find(before, (leaf,)) is None or get(before, leaf) != value:
+            put(own, leaf, value)
     return edit_yaml(text, own, "behaviors", name)
 
 
@@ -205,8 +205,8 @@ def render(settings: Mapping[str, object], env: str | None) -> str:
 def remarks(raw: Raw) -> list[str]:
     """Schedules that are the default, so files need not name them."""
     falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
-    found = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
-    return [f"{' and '.join(found)} linearly over a run there, and stays in a run here"] if found else []
+    falling = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
+    return [f"{' and '.join(falling)} linearly over a run there, and stays in a run here"] if falling else []
 
 
 LIBRARY = Library(

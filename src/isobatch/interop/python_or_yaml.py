@@ -21,8 +21,8 @@ def python_or_yaml(mark: str) -> Form:
         """A YAML or JSON text, or the class or function of that name in a Python text."""
         if not is_python(text):
             return parse_flat(text, env)
-        found, name = find_settings(text, mark, env)
-        return found.plain(), name
+        branch, name = find_settings(text, mark, env)
+        return branch.plain(), name
 
     def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
         return edit_python(text, mark, settings, env) if is_python(text) else edit_flat(text, settings, env)

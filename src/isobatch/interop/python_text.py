@@ -28,7 +28,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 
-class Source(str):
+class SourceText(str):
     """Source text of what is no literal."""
 
     __slots__ = ()
@@ -91,18 +91,18 @@ class Module:
 
     def class_settings(self, name: str, seen: tuple[str, ...] = ()) -> Branch:
         node = self.classes[name]
-        found = Branch(node)
+        branch = Branch(node)
         for base in node.bases:
             if isinstance(base, ast.Name) and base.id in self.classes and base.id not in (*seen, name):
-                found.parts |= self.class_settings(base.id, (*seen, name)).parts
+                branch.parts |= self.class_settings(base.id, (*seen, name)).parts
         for statement in node.body:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                found.parts[statement.targets[0].id] = self.value(statement.value)
+                branch.parts[statement.targets[0].id] = self.value(statement.value)
             elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-                found.parts[statement.target.id] = self.value(statement.value)
+                branch.parts[statement.target.id] = self.value(statement.value)
             elif isinstance(statement, ast.FunctionDef) and statement.name == "__post_init__":
-                self.run(statement.body, {"self": found}, {})
-        return found
+                self.run(statement.body, {"self": branch}, {})
+        return branch
 
     def function_settings(self, name: str, env: str | None) -> Branch | None:
         """What a function returns for an environment; nothing if it returns no settings."""
@@ -173,7 +173,7 @@ class Module:
                     return ARITHMETIC[type(node.op)](left, right)
                 except ArithmeticError:
                     pass
-        return Source(ast.get_source_segment(self.text, node) or "")
+        return SourceText(ast.get_source_segment(self.text, node) or "")
 
     def holds(self, test: ast.expr, facts: dict[str, str]) -> bool:
         """Whether a condition on the name of the environment is true; others count as not."""
@@ -197,13 +197,13 @@ class Module:
 
     def environments(self, name: str) -> list[str]:
         """The names that a function asks for, in order."""
-        found = []
+        names = []
         for node in ast.walk(self.functions[name]):
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.In | ast.NotEq):
                 value = self.literal(node.comparators[0])
-                found += [value] if isinstance(value, str) and not isinstance(value, Source) else []
-                found += [str(one) for one in value] if isinstance(value, list | tuple | set) else []
-        return list(dict.fromkeys(found))
+                names += [value] if isinstance(value, str) and not isinstance(value, SourceText) else []
+                names += [str(one) for one in value] if isinstance(value, list | tuple | set) else []
+        return list(dict.fromkeys(names))
 
 
 @lru_cache(maxsize=4)
@@ -223,17 +223,17 @@ def is_python(text: str) -> bool:
 @lru_cache(maxsize=4)
 def entries(text: str, mark: str) -> list[str]:
     """The classes, and the functions with the environments that they ask for, whose settings hold a name `mark`."""
-    module, found = parsed(text), []
+    module, names = parsed(text), []
     for name in module.classes:
         if _has(module.class_settings(name), mark):
-            found.append(name)
+            names.append(name)
     for name in module.functions:
         made = [env for env in module.environments(name) if _has(module.function_settings(name, env), mark)]
         if made:
-            found += [f"{name}:{env}" for env in made]
+            names += [f"{name}:{env}" for env in made]
         elif _has(module.function_settings(name, None), mark):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _has(branch: Branch | None, mark: str) -> bool:
@@ -258,9 +258,9 @@ def find_settings(text: str, mark: str, entry: str | None) -> tuple[Branch, str]
         hint = near_matches(entry or "", [*known, *(name.partition(":")[2] for name in known)])
         raise UsageError(f"env={entry!r} is not in the file{hint or '; use one of ' + ', '.join(known) + '.'}")
     name, _, env = fits[0].partition(":")
-    found = module.class_settings(name) if name in module.classes else module.function_settings(name, env or None)
-    assert found is not None
-    return found, fits[0]
+    branch = module.class_settings(name) if name in module.classes else module.function_settings(name, env or None)
+    assert branch is not None
+    return branch, fits[0]
 
 
 def edit(text: str, mark: str, after: Mapping[str, object], entry: str | None) -> str:
@@ -268,21 +268,21 @@ def edit(text: str, mark: str, after: Mapping[str, object], entry: str | None) -
 
     What a class inherits becomes its own, in its `__post_init__`, if it has one; else it changes where it stands.
     """
-    found, name = find_settings(text, mark, entry)
-    hook = _post_init(found.node)
-    own: list[str] = []
+    branch, name = find_settings(text, mark, entry)
+    hook = _post_init(branch.node)
+    assignments: list[str] = []
     changes = []
-    for way, leaf, value in _changed(found, found.plain(), after):
-        if isinstance(leaf, Leaf) and hook and not _inside(leaf.node, found.node):
-            own.append(f"self.{'.'.join(way)} = {value!r}")
+    for way, leaf, value in _changed(branch, branch.plain(), after):
+        if isinstance(leaf, Leaf) and hook and not _inside(leaf.node, branch.node):
+            assignments.append(f"self.{'.'.join(way)} = {value!r}")
         elif isinstance(leaf, Leaf):
             changes.append((*_span(text, leaf.node), repr(value)))
         else:
             changes.append(_insertion(text, leaf.node, way[-1], value))
-    if own and hook:
+    if assignments and hook:
         last = hook.body[-1]
         end = _end(text, last)
-        changes.append((end, end, "".join(f"\n{' ' * last.col_offset}{line}" for line in own)))
+        changes.append((end, end, "".join(f"\n{' ' * last.col_offset}{line}" for line in assignments)))
     for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[end:]
     if find_settings(text, mark, name)[0].plain() != dict(after):

@@ -49,10 +49,10 @@ ACTORS, HORIZON, SIZE = _c("num_actors"), _c("horizon_length"), _c("minibatch_si
 
 def _agents(known: Known) -> int:
     """The fewest agents of an environment with which the minibatches divide the rollout."""
-    found = [known.raw(name) for name in (ACTORS, HORIZON, SIZE)]
-    if REQUIRED in found:
+    given = [known.raw(name) for name in (ACTORS, HORIZON, SIZE)]
+    if REQUIRED in given:
         return 1  # which is complained about where it is read
-    actors, horizon, size = (parse_value("a size", value, int) for value in found)
+    actors, horizon, size = (parse_value("a size", value, int) for value in given)
     fits = (n for n in range(1, MOST_AGENTS + 1) if size > 0 and actors * horizon * n % size == 0)
     return next(fits, 1) if actors > 0 else 1
 

@@ -97,16 +97,16 @@ def _normalize() -> Key:
         parts = _normalize_parts(value)
         if parts is None:
             return {"normalize_observations": False, "normalize_rewards": False}
-        found: SettingsByName = {
+        settings: SettingsByName = {
             "normalize_observations": bool(parts.get("norm_obs", True)),
             "normalize_rewards": bool(parts.get("norm_reward", True)),
         }
-        if found["normalize_observations"]:
-            found["obs_clip"] = parse_value("clip_obs", parts.get("clip_obs", 10.0), float)
-        if found["normalize_rewards"]:
-            found["reward_clip"] = parse_value("clip_reward", parts.get("clip_reward", 10.0), float)
-            found["reward_norm_gamma"] = known.settings["gamma"]
-        return found
+        if settings["normalize_observations"]:
+            settings["obs_clip"] = parse_value("clip_obs", parts.get("clip_obs", 10.0), float)
+        if settings["normalize_rewards"]:
+            settings["reward_clip"] = parse_value("clip_reward", parts.get("clip_reward", 10.0), float)
+            settings["reward_norm_gamma"] = known.settings["gamma"]
+        return settings
 
     def write(config: Config, old: object, known: Known) -> object:
         obs, reward, hypers = config.normalize_observations, config.normalize_rewards, config.hypers
@@ -215,20 +215,20 @@ def control(raw: Raw) -> KlControl | None:
 
 def differences(config: Config) -> list[str]:
     """What Stable-Baselines3 computes otherwise from the same settings."""
-    found = []
+    remarks = []
     if config.lr_schedule == "linear":
         share = f"1/{config.num_iterations:,} = {rounded(100 / config.num_iterations, 2)} %"
-        found.append(
+        remarks.append(
             f"a linear learning rate is one iteration further on there, by {share} of its start: it falls before an "
             "iteration learns, here after it"
         )
     if config.advantage_norm == "minibatch":
         n = config.geometry.optimization_batch
         size = f"by {rounded(100 * (math.sqrt(n / (n - 1)) - 1), 2)} % at {n:,} samples" if n > 1 else "at 1 sample"
-        found.append(
+        remarks.append(
             f"the standard deviation of the advantages divides by n - 1 there and by n here: smaller here {size}"
         )
-    return found
+    return remarks
 
 
 def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
@@ -241,10 +241,10 @@ def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
     if env not in mapping:
         hint = near_matches(env, mapping) or "; use one of " + ", ".join(mapping) + "."
         raise UsageError(f"env={env!r} is not in the file{hint}")
-    found = mapping[env]
-    if not isinstance(found, dict):
+    entry = mapping[env]
+    if not isinstance(entry, dict):
         raise UsageError(f"env={env!r} does not hold a mapping in the file: use lines of `name: value` under it.")
-    return found, env
+    return entry, env
 
 
 def _holds_settings(mapping: Mapping[str, object]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from isobatch.laboratory.chains import Chains
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.per_sample import mean_gradient, vanilla
 from isobatch.laboratory.source import Source, draws, median_seconds
 from isobatch.learning.policy_phase import estimate_advantages
@@ -32,8 +32,8 @@ def samples_of(config: Config, segment: Segment) -> Samples:
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (segment.obs, segment.action, advantage))
 
 
-def batch_gradient(policy: Policy | ForeignPolicy, samples: Samples) -> Float[Array, " P"] | np.ndarray:
-    return policy.gradient(samples) if isinstance(policy, ForeignPolicy) else _gradient(policy, samples)
+def batch_gradient(policy: Policy | ExternalPolicy, samples: Samples) -> Float[Array, " P"] | np.ndarray:
+    return policy.gradient(samples) if isinstance(policy, ExternalPolicy) else _gradient(policy, samples)
 
 
 @jax.jit
@@ -43,7 +43,7 @@ def _gradient(policy: Policy, samples: Samples) -> Float[Array, " P"]:
 
 def batch_products(
     config: Config,
-    policy: Policy | ForeignPolicy,
+    policy: Policy | ExternalPolicy,
     source: Source,
     num_envs: int,
     num_steps: int,
@@ -74,7 +74,7 @@ def mean_over_batches(
     return Estimate(mean.value, max(mean.low, least), min(mean.high, most))
 
 
-def gradient_seconds(policy: Policy | ForeignPolicy, chains: Chains, size: int) -> float:
+def gradient_seconds(policy: Policy | ExternalPolicy, chains: Chains, size: int) -> float:
     """Wall-clock time of the gradient of `size` samples."""
     where = jnp.arange(size) % (chains.length * chains.count)
     obs, action = (leaf.reshape(-1, *leaf.shape[2:])[where] for leaf in (chains.segment.obs, chains.segment.action))
@@ -82,11 +82,11 @@ def gradient_seconds(policy: Policy | ForeignPolicy, chains: Chains, size: int) 
 
 
 def first_episodes(
-    config: Config, policy: Policy | ForeignPolicy, segment: Segment
+    config: Config, policy: Policy | ExternalPolicy, segment: Segment
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the first episode of each environment: the sum of its gradients, its length, and whether it has ended."""
     columns, lengths, ended = _first_columns(config, segment)
-    if isinstance(policy, ForeignPolicy):
+    if isinstance(policy, ExternalPolicy):
         sums = len(segment.reward) * policy.mean_gradients(*map(np.asarray, columns))
     else:
         sums = np.asarray(_column_sums(policy, columns))

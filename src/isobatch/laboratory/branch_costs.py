@@ -10,7 +10,7 @@ from isobatch.formatting import counted
 from isobatch.laboratory.branch_sizes import FEWEST_ITERATIONS, BranchPlan, branch_plan
 from isobatch.laboratory.branching import MARKS, Branching
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.parts import Parts
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.subject import NotMeasurableError, Subject
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL
 
@@ -26,7 +26,7 @@ class BranchSpeeds:
 
 def timed_branches(subject: Subject) -> BranchSpeeds:
     """From the two smallest sizes, whose programs the branches will use."""
-    branching = Branching(subject, Parts(None, {}))
+    branching = Branching(subject, PartialResults(None, {}))
     small, large = branching.plan.sizes[:2]
     seeds = len(branching.seeds)
     (compiled, of_small), (_, of_large) = (branching.seconds(size) for size in (small, large))

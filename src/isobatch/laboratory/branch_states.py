@@ -17,9 +17,8 @@ begins with some iterations whose step size is 0: they change the optimizer's mo
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -87,8 +86,8 @@ def without_steps(states: TrainState, hypers: Hypers) -> tuple[TrainState, Hyper
     """With step sizes of 0: an iteration then changes everything but the networks."""
     if states.learning.learner.rate is not None:  # 0 is one that has not begun, and begins with that of the hypers
         states = eqx.tree_at(lambda s: s.learning.learner.rate, states, replace_fn=jnp.zeros_like)
-    nothing: Any = jnp.zeros_like(hypers.learning_rate)
-    return states, dataclasses.replace(hypers, learning_rate=nothing, aux_learning_rate=nothing)
+    nothing = jnp.zeros_like(hypers.learning_rate)
+    return states, replaced(hypers, learning_rate=nothing, aux_learning_rate=nothing)
 
 
 def measured_moments(config: Config, states: TrainState, updates: int) -> TrainState:

@@ -1,6 +1,6 @@
 """Train branches of a checkpoint at other batch sizes, and play their policies on the way.
 
-The programs are those of training: all seeds of a size are lanes of one, and `training.stretch` runs it. A policy is
+The programs are those of training: all seeds of a size are lanes of one, and `training.iterations` runs it. A policy is
 judged by whole episodes of its own, not by those of training: in a branch of equal samples a large batch has few steps
 of each environment, in which long episodes do not end. All policies play in the same episodes.
 """
@@ -8,7 +8,7 @@ of each environment, in which long episodes do not end. All policies play in the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -22,7 +22,8 @@ from isobatch.errors import UsageError
 from isobatch.laboratory.branch_sizes import BranchPlan, BranchSize, base_config, branch_plan
 from isobatch.laboratory.branch_states import measured_moments, planted, without_steps
 from isobatch.laboratory.jax_source import settled
-from isobatch.laboratory.parts import Parts
+from isobatch.laboratory.partial_results import PartialResults
+from isobatch.laboratory.sections.section import Watch
 from isobatch.laboratory.source import draws
 from isobatch.laboratory.subject import NotMeasurableError, Subject
 from isobatch.learning.state import TrainState
@@ -30,21 +31,19 @@ from isobatch.rollouts.evaluation import Evaluator, StackedPolicies
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.checkpoints import Checkpoints
+from isobatch.training.iterations import run_iterations
 from isobatch.training.memory import check_run_memory
 from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
-from isobatch.training.stretch import run_stretch
 
 MARKS = 4  # policies of a branch that are played, at equal distances; the last one is at its end
 SAVE_SECONDS = 15.0  # of training between two copies from which an interrupted branch goes on
 EPISODES_SEED = 11  # added to that of the measurement, for environments in which policies play
 SETTLED_SEED = 13  # and for those that branches begin in
 
-Watch = Callable[[float], None]  # of the part that is done
-
 
 @dataclass(frozen=True)
-class Played:
+class BranchReturns:
     """Returns of the policies of one size, [marks][seeds], and how many seeds have diverged."""
 
     returns: tuple[tuple[float, ...], ...]
@@ -62,7 +61,7 @@ class Start:
 class Branching:
     """The branches of one policy."""
 
-    def __init__(self, subject: Subject, parts: Parts) -> None:
+    def __init__(self, subject: Subject, parts: PartialResults) -> None:
         self.subject, self.parts, options = subject, parts, subject.options
         self.trained = subject.state
         iteration = int(self.trained.iteration)
@@ -84,26 +83,26 @@ class Branching:
         known = self.parts.load("start", Start)
         if known is None:
             untrained = initial_states(self.base, self.seeds).networks
-            networks = jax.tree.map(lambda own, new: new.at[0].set(own), self.trained.networks, untrained)
+            networks = jax.tree.map(lambda trained, new: new.at[0].set(trained), self.trained.networks, untrained)
             seen = self.trained.obs_moments
             moments = None if seen is None else jax.tree.map(lambda leaf: jnp.stack([leaf] * len(self.seeds)), seen)
             returns = self._evaluator(StackedPolicies(networks, moments)).return_mean
             known = self.parts.store("start", Start(float(returns[0]), float(np.mean(returns[1:]))))
         return known
 
-    def train(self, size: BranchSize, watch: Watch = lambda done: None) -> Played:
+    def train(self, size: BranchSize, watch: Watch = lambda done: None) -> BranchReturns:
         """All seeds of one size, to the end of the branch, or on from where they were interrupted."""
-        played = self.parts.load(size.name, Played) or Played(())
+        played = self.parts.load(size.name, BranchReturns) or BranchReturns(())
         if len(played.returns) == MARKS:
             return played
         iterations = self.plan.samples // size.batch
         marks = [size.before + iterations * mark // MARKS for mark in range(1, MARKS + 1)]
         checkpoints = None if self.parts.folder is None else Checkpoints(self.parts.folder / size.name, keep=1)
         fresh = initial_states(size.config, self.seeds)
-        found = None if checkpoints is None else checkpoints.restore_newest(fresh, lambda sentence: None)
+        restored = None if checkpoints is None else checkpoints.restore_newest(fresh, lambda sentence: None)
         program, hypers = self._program(size, fresh)
-        iteration, states = found or (size.before, self._begin(size, fresh, program, hypers))
-        if checkpoints is not None and found is None:
+        iteration, states = restored or (size.before, self._begin(size, fresh, program, hypers))
+        if checkpoints is not None and restored is None:
             checkpoints.save(iteration, states)
         clock = time.monotonic()
 
@@ -124,7 +123,7 @@ class Branching:
         try:
             if iteration < marks[-1]:
                 supervision = Supervision(env_timeout=self.subject.env_timeout)
-                run_stretch(program, size.config, states, hypers, iteration, marks[-1], 1, note, marks, supervision)
+                run_iterations(program, size.config, states, hypers, iteration, marks[-1], 1, note, marks, supervision)
         finally:
             if checkpoints is not None:
                 checkpoints.close()
@@ -143,7 +142,7 @@ class Branching:
             jax.block_until_ready(states.iteration)
             times.append(time.perf_counter())
 
-        run_stretch(program, size.config, states, hypers, 0, 2, 1, note, [1], supervision)
+        run_iterations(program, size.config, states, hypers, 0, 2, 1, note, [1], supervision)
         return compiled, times[1] - times[0]
 
     def _program(self, size: BranchSize, states: TrainState) -> tuple[Program, Hypers]:
@@ -157,7 +156,9 @@ class Branching:
             states = eqx.tree_at(lambda s: s.envs, states, self._settled(size.config))
         states, no_steps = without_steps(states, hypers)
         supervision = Supervision(env_timeout=self.subject.env_timeout)
-        after = run_stretch(program, size.config, states, no_steps, 0, size.before, 1, supervision=supervision).states
+        after = run_iterations(
+            program, size.config, states, no_steps, 0, size.before, 1, supervision=supervision
+        ).states
         after = measured_moments(size.config, after, size.before - size.config.staleness)
         return planted(self.base, size.config, self.trained, after)
 
@@ -173,22 +174,24 @@ class Branching:
         carry: EnvCarry = jax.vmap(one)(passed, drawn.key)
         return carry
 
-    def _judged(self, states: TrainState, before: Played, marks: Sequence[int]) -> Played:
+    def _judged(self, states: TrainState, before: BranchReturns, marks: Sequence[int]) -> BranchReturns:
         """With the returns at one more mark. What a policy that diverged gets is what one gets that learned nothing."""
         done = len(before.returns)
         if done and marks[done] == marks[done - 1]:  # the same policy still
-            return Played((*before.returns, before.returns[-1]), before.diverged)
+            return BranchReturns((*before.returns, before.returns[-1]), before.diverged)
         policies = jax.device_get(StackedPolicies(states.networks, states.obs_moments))
         finite = np.array([
             all(np.isfinite(leaf[lane]).all() for leaf in jax.tree.leaves(policies)) for lane in range(len(self.seeds))
         ])  # fmt: skip
         first = jax.device_get(self.trained.networks)
         networks = jax.tree.map(
-            lambda leaf, own: np.where(finite.reshape(-1, *(1,) * own.ndim), leaf, own), policies.networks, first
+            lambda leaf, trained: np.where(finite.reshape(-1, *(1,) * trained.ndim), leaf, trained),
+            policies.networks,
+            first,
         )
         returns = self._evaluator(StackedPolicies(networks, policies.obs_moments)).return_mean
         returns = np.where(finite, returns, self.start().untrained)
-        return Played((*before.returns, tuple(returns.tolist())), int(np.sum(~finite)))
+        return BranchReturns((*before.returns, tuple(returns.tolist())), int(np.sum(~finite)))
 
 
 def _within_memory(plan: BranchPlan, seeds: int) -> BranchPlan:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from isobatch.laboratory.batches import batch_gradient, few_batches
 from isobatch.laboratory.branch_costs import BranchSpeeds, branch_reductions, branch_seconds, timed_branches
 from isobatch.laboratory.chains import horizon_of, num_groups
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.inner_products import compiled_gram
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
 from isobatch.laboratory.per_sample import vanilla
@@ -46,20 +46,20 @@ class Speeds:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """What will be measured, and what that will take."""
 
     options: LabOptions
     seconds: float
     wanted_seconds: float  # with nothing reduced
 
-    def sentence(self, wanted: LabOptions, minutes: float, own: tuple[int, int]) -> str:
-        """What it will take, and what was reduced for that; `own` is the run's geometry."""
+    def sentence(self, wanted: LabOptions, minutes: float, geometry: tuple[int, int]) -> str:
+        """What it will take, and what was reduced for that; `geometry` is the run's."""
         takes = f"this will take about {_duration(self.seconds)}"
         sizes = {
             "chains": [wanted.chains, self.options.chains],
             "batches": [wanted.batches, self.options.batches],
-            "geometries": [len(geometries_of(options, *own)) for options in (wanted, self.options)],
+            "geometries": [len(geometries_of(options, *geometry)) for options in (wanted, self.options)],
             "geometries measured directly": [wanted.direct, self.options.direct],
             "seeds of branches": [wanted.branch_seeds, self.options.branch_seeds],
         }
@@ -76,7 +76,7 @@ class Plan:
         )
 
 
-def plan(subject: Subject, minutes: float) -> Plan:
+def plan(subject: Subject, minutes: float) -> MeasurementPlan:
     """At full size where that fits into `minutes` (0: no limit), else with less of what costs most."""
     speeds, options = timed(subject), subject.options
     wanted = seconds = seconds_of(subject, options, speeds)
@@ -85,16 +85,16 @@ def plan(subject: Subject, minutes: float) -> Plan:
         if not minutes or seconds <= 60 * minutes:
             break
         options, seconds = smaller, seconds_of(subject, smaller, speeds)
-    return Plan(options, seconds, wanted)
+    return MeasurementPlan(options, seconds, wanted)
 
 
-def reductions(options: LabOptions, own: tuple[int, int]) -> Iterator[LabOptions]:
+def reductions(options: LabOptions, geometry: tuple[int, int]) -> Iterator[LabOptions]:
     """Less and less: first the direct measurements, which are a check; then fewer geometries, batches and chains."""
     options = dataclasses.replace(options, direct=0)
     yield options
     if options.geometries == "auto":  # every second; the longest and the run's own stay
-        shapes = geometries_of(options, *own)
-        kept = [g for i, g in enumerate(shapes) if (len(shapes) - i) % 2 or g == own]
+        shapes = geometries_of(options, *geometry)
+        kept = [g for i, g in enumerate(shapes) if (len(shapes) - i) % 2 or g == geometry]
         options = dataclasses.replace(options, geometries=",".join(f"{n}x{t}" for n, t in kept))
         yield options
     while options.chains > FEWEST_CHAINS or options.batches > FEWEST_BATCHES:
@@ -110,7 +110,7 @@ def _half(number: int, least: int) -> int:
 
 def timed(subject: Subject) -> Speeds:
     config, source, policy = subject.config, subject.source, subject.policy
-    assert not isinstance(policy, ForeignPolicy)  # whose sections are measured as they were asked for
+    assert not isinstance(policy, ExternalPolicy)  # whose sections are measured as they were asked for
     begin = time.perf_counter()
     obs = jnp.zeros((TIMED_SAMPLES, *source.env.obs_shape), seen_dtype(config, source.env))
     samples = (obs, policy(obs).sample(jax.random.key(0)), jnp.ones(TIMED_SAMPLES))

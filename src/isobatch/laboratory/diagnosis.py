@@ -18,11 +18,11 @@ import jax.numpy as jnp
 
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
-from isobatch.formatting import html_list, html_table
+from isobatch.formatting import Say, html_list, html_table
 from isobatch.laboratory.branch_costs import branch_sentence
-from isobatch.laboratory.costs import Plan, plan
+from isobatch.laboratory.costs import MeasurementPlan, plan
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.parts import remove_parts
+from isobatch.laboratory.partial_results import remove_partial_results
 from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.results import load, store, to_json
 from isobatch.laboratory.sections import section_class
@@ -33,7 +33,6 @@ from isobatch.settings.options import Options
 from isobatch.training.loading import LoadedRun, checkpoint_numbers, load_run
 
 Watch = Callable[[str, float], None]  # of what is measured, and of the part of everything that is done
-Say = Callable[[str], None]
 S = TypeVar("S")
 STANDARD_OPTIONS = LabOptions()
 
@@ -130,7 +129,7 @@ def diagnose(
     run_dir = Path(run_dir)
     out = run_dir / "diagnosis" if out is None else Path(out)
     wanted = checkpoint_numbers(run_dir, checkpoints)
-    progress = Progress(watch)
+    progress = DiagnosisProgress(watch)
     diagnoses = []
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
@@ -146,7 +145,7 @@ def diagnose(
     return diagnoses
 
 
-class Progress:
+class DiagnosisProgress:
     """How far a diagnosis is, in words and as the part of everything that is done."""
 
     def __init__(self, watch: Watch) -> None:
@@ -163,7 +162,9 @@ class Progress:
         self._watch(f"{self.name}, {detail}", self._reached)
 
 
-def measure_sections(subject: Subject, iteration: int, out: Path, progress: Progress, say: Say) -> dict[str, Section]:
+def measure_sections(
+    subject: Subject, iteration: int, out: Path, progress: DiagnosisProgress, say: Say
+) -> dict[str, Section]:
     """The sections that were asked for, measured or read from `out`; without those that this policy cannot have."""
     options, sections = subject.options, dict[str, Section]()
     for place, section in enumerate(options.chosen):
@@ -182,7 +183,7 @@ def measure_sections(subject: Subject, iteration: int, out: Path, progress: Prog
                 say(f"{section}: left out. {error}")
                 continue
             result = store(path, key, measured)
-        remove_parts(path)
+        remove_partial_results(path)
         sections[section] = result
     return sections
 
@@ -191,7 +192,7 @@ def _planned(subject: Subject, iteration: int, minutes: float, out: Path, say: S
     """With what there is time for. The plan is kept: a diagnosis that goes on keeps to it, however fast it is now."""
     options, path = subject.options, out / f"{iteration:09d}-plan.json"
     key = key_of(subject, iteration, "plan") | {"minutes": minutes, "sections": options.sections}
-    made = load(path, key, Plan)
+    made = load(path, key, MeasurementPlan)
     if made is None:
         made = store(path, key, plan(subject, minutes))
         say(f"iteration {iteration}: {made.sentence(options, minutes, subject.own_geometry)}")

@@ -210,8 +210,8 @@ class Columns:
         """Rows `first`, `first` + 1, ... of the environments `part`."""
         segment = jax.tree.map(np.asarray, segment)
         if self._segment is None:
-            self._segment = self._room(replaced(segment, valid=None), self.kept)
-            self._after = self._room(tuple(getattr(segment, name) for name in AFTERWARDS), self.most)
+            self._segment = self._buffer(replaced(segment, valid=None), self.kept)
+            self._after = self._buffer(tuple(getattr(segment, name) for name in AFTERWARDS), self.most)
         real = np.ones(segment.reward.shape, bool) if segment.valid is None else segment.valid
         time = first + np.arange(len(real))[:, None]
         real = real & (time >= self.passed[part])
@@ -238,12 +238,12 @@ class Columns:
         """AFTERWARDS [most - kept, C]: of the steps after those that are kept."""
         return tuple(leaf[self.kept :] for leaf in self._after)
 
-    def _room(self, tree: T, rows: int) -> T:
+    def _buffer(self, tree: T, rows: int) -> T:
         return jax.tree.map(lambda leaf: np.zeros((rows, len(self.passed), *leaf.shape[2:]), leaf.dtype), tree)
 
     def _write(
-        self, room: PyTree, tree: PyTree, which: Bool[np.ndarray, "T N"], place: Int[np.ndarray, "T N"], part: slice
+        self, buffer: PyTree, tree: PyTree, which: Bool[np.ndarray, "T N"], place: Int[np.ndarray, "T N"], part: slice
     ) -> None:
         rows, columns = np.nonzero(which)
-        for into, leaf in zip(jax.tree.leaves(room), jax.tree.leaves(tree), strict=True):
+        for into, leaf in zip(jax.tree.leaves(buffer), jax.tree.leaves(tree), strict=True):
             into[place[rows, columns], part.start + columns] = leaf[rows, columns]

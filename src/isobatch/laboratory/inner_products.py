@@ -34,7 +34,7 @@ OTHERS = -1  # the number of the parameters outside the known layers
 
 
 @dataclass(frozen=True)
-class Way:
+class ProductMethod:
     """How the inner products of one layer are computed."""
 
     factored: bool
@@ -43,7 +43,7 @@ class Way:
     outputs: int
 
     @classmethod
-    def of(cls, tap: Tap) -> Way:
+    def of(cls, tap: Tap) -> ProductMethod:
         """The cheaper way for a layer with rows and deltas of this shape."""
         positions, inputs, outputs = math.prod(tap.x.shape[1:-1]), tap.x.shape[-1] + 1, tap.delta.shape[-1]
         return cls(positions**2 * (inputs + outputs) < inputs * outputs, positions, inputs, outputs)
@@ -55,10 +55,10 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GramPlan:
     """What is done in which order, for a network and samples of given shapes."""
 
-    ways: dict[int, Way] = field(hash=False)
+    methods: dict[int, ProductMethod] = field(hash=False)
     groups: tuple[tuple[int, ...], ...]  # layers whose numbers are kept at the same time; one backward pass each
     microbatch: int
     others: int  # parameters outside the known layers
@@ -69,19 +69,19 @@ class Plan:
         return int(number_bytes() * samples * (3 * samples + stored) + 4 * MICROBATCH_BYTES)
 
     def _stored(self, layer: int) -> int:
-        return self.others if layer == OTHERS else self.ways[layer].stored
+        return self.others if layer == OTHERS else self.methods[layer].stored
 
 
-def plan(losses: Losses, network: PyTree, samples: PyTree) -> Plan:
-    """Choose the ways, and cut the layers into groups that fit into STORED_BYTES."""
+def plan(losses: Losses, network: PyTree, samples: PyTree) -> GramPlan:
+    """Choose the methods, and cut the layers into groups that fit into STORED_BYTES."""
     count = num_samples(samples)
     shapes = tap_shapes(losses, network, samples)
-    ways = {i: Way.of(tap) for i, tap in shapes.items()}
-    others = sum(leaf.size for leaf in jax.tree.leaves(_other_parameters(network, ways)))
-    active = others + sum(way.positions * (way.inputs + way.outputs) for way in ways.values())
+    methods = {i: ProductMethod.of(tap) for i, tap in shapes.items()}
+    others = sum(leaf.size for leaf in jax.tree.leaves(_other_parameters(network, methods)))
+    active = others + sum(method.positions * (method.inputs + method.outputs) for method in methods.values())
     most = int(np.clip(MICROBATCH_BYTES / number_bytes() / max(active, 1), 1, count))
     microbatch = -(-count // -(-count // most))  # as few microbatches as possible, of nearly equal size
-    sizes = {i: way.stored for i, way in ways.items()} | ({OTHERS: others} if others else {})
+    sizes = {i: method.stored for i, method in methods.items()} | ({OTHERS: others} if others else {})
     groups: list[list[int]] = []
     room = 0.0
     for layer, size in sizes.items():
@@ -90,7 +90,7 @@ def plan(losses: Losses, network: PyTree, samples: PyTree) -> Plan:
             room = STORED_BYTES / number_bytes() / count
         groups[-1].append(layer)
         room -= size
-    return Plan(ways, tuple(map(tuple, groups)), microbatch, others)
+    return GramPlan(methods, tuple(map(tuple, groups)), microbatch, others)
 
 
 def number_bytes() -> int:
@@ -105,7 +105,7 @@ def gram(losses: Losses, network: PyTree, samples: PyTree) -> Float[Array, "n n"
 @cache
 def compiled_gram(losses: Losses) -> Callable[[PyTree, PyTree], Array]:
     """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
-    plans: dict[tuple[object, ...], Plan] = {}
+    plans: dict[tuple[object, ...], GramPlan] = {}
 
     def run(network: PyTree, samples: PyTree) -> Array:
         leaves, structure = jax.tree.flatten((network, samples))
@@ -117,7 +117,7 @@ def compiled_gram(losses: Losses) -> Callable[[PyTree, PyTree], Array]:
     return run
 
 
-def _gram(losses: Losses, made: Plan, network: PyTree, samples: PyTree) -> Float[Array, "n n"]:
+def _gram(losses: Losses, made: GramPlan, network: PyTree, samples: PyTree) -> Float[Array, "n n"]:
     count = num_samples(samples)
     check_memory(made.bytes(count), f"{count} samples")
     blocks, block = _blocks(count)
@@ -147,7 +147,7 @@ def check_memory(
 
 @partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def _add_group(
-    losses: Losses, made: Plan, group: tuple[int, ...], total: Array, network: PyTree, samples: PyTree
+    losses: Losses, made: GramPlan, group: tuple[int, ...], total: Array, network: PyTree, samples: PyTree
 ) -> Array:
     """One backward pass over all samples, microbatch by microbatch, then the products of this group's layers."""
     pieces = in_pieces(samples, -(-len(total) // made.microbatch), made.microbatch)
@@ -186,19 +186,21 @@ def _mirrored(total: Float[Array, "m m"], block: int) -> Float[Array, "m m"]:
     return total
 
 
-def _keep(losses: Losses, made: Plan, group: tuple[int, ...], network: PyTree, samples: PyTree) -> dict[int, PyTree]:
+def _keep(
+    losses: Losses, made: GramPlan, group: tuple[int, ...], network: PyTree, samples: PyTree
+) -> dict[int, PyTree]:
     """What is kept of a microbatch: rows and deltas (factored), or explicit gradients, for each layer of the group."""
     shapes = {i: tap for i, tap in tap_shapes(losses, network, samples).items() if i in group}
     taps = rows_and_deltas(losses, network, samples, shapes)
     kept: dict[int, PyTree] = {}
     for i, tap in taps.items():
         rows = jnp.concatenate([tap.x, jnp.ones_like(tap.x[..., :1])], axis=-1)
-        if made.ways[i].factored:
+        if made.methods[i].factored:
             kept[i] = (rows, tap.delta)
         else:
             kept[i] = jnp.einsum("npi,npo->nio", rows, tap.delta).reshape(rows.shape[0], -1)
     if OTHERS in group:
-        kept[OTHERS] = _other_gradients(losses, made.ways, network, samples)
+        kept[OTHERS] = _other_gradients(losses, made.methods, network, samples)
     return kept
 
 
@@ -218,13 +220,15 @@ def _products(left: PyTree, right: PyTree) -> Float[Array, "m n"]:
     return jax.lax.fori_loop(0, positions**2, add, jnp.zeros((len(rows_i), len(rows_j)), rows_i.dtype))
 
 
-def _other_parameters(network: PyTree, ways: dict[int, Way]) -> dict[int, PyTree]:
+def _other_parameters(network: PyTree, methods: dict[int, ProductMethod]) -> dict[int, PyTree]:
     """The parts of the network that no way is known for, by number."""
     nodes = jax.tree.leaves(network, is_leaf=is_layer)
-    return {i: node for i, node in enumerate(nodes) if i not in ways}
+    return {i: node for i, node in enumerate(nodes) if i not in methods}
 
 
-def _other_gradients(losses: Losses, ways: dict[int, Way], network: PyTree, samples: PyTree) -> Float[Array, "n R"]:
+def _other_gradients(
+    losses: Losses, methods: dict[int, ProductMethod], network: PyTree, samples: PyTree
+) -> Float[Array, "n R"]:
     """Per-sample gradients of those parts."""
     nodes, structure = jax.tree.flatten(network, is_leaf=is_layer)
 
@@ -233,6 +237,6 @@ def _other_gradients(losses: Losses, ways: dict[int, Way], network: PyTree, samp
         return losses(whole, jax.tree.map(lambda leaf: leaf[None], sample))[0]
 
     def gradient(sample: PyTree) -> Array:
-        return ravel_pytree(jax.grad(loss)(_other_parameters(network, ways), sample))[0]
+        return ravel_pytree(jax.grad(loss)(_other_parameters(network, methods), sample))[0]
 
     return jax.vmap(gradient)(samples)

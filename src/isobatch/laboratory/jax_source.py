@@ -21,7 +21,7 @@ from isobatch.rollouts.jax_rollout import run_policy, start_envs, where_envs
 from isobatch.rollouts.segment import EnvCarry, Segment, clip_to_bounds, preprocessor, to_segment
 from isobatch.settings.config import Config
 
-Playing = tuple[PyTree, Array, Array, Array]  # state, observation, return so far and the weight of what follows
+Continuation = tuple[PyTree, Array, Array, Array]  # state, observation, return so far and the weight of what follows
 TAILS = 4  # continuations of each cut-off return
 
 
@@ -149,7 +149,7 @@ def tails(
     env_state, obs = jax.tree.map(lambda leaf: jnp.repeat(leaf, TAILS, axis=0), (env_state, obs))
     count = obs.shape[0]
 
-    def step(time: Array, carry: Playing) -> Playing:
+    def step(time: Array, carry: Continuation) -> Continuation:
         env_state, obs, total, weight = carry
         keys = jax.random.split(jax.random.fold_in(key, time), count + 1)
         action = state.networks.policy(preprocess(obs)).sample(keys[0])

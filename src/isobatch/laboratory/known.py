@@ -47,12 +47,12 @@ def critical_batches(run_dir: str | Path, out: str | Path | None = None) -> list
     run_dir = Path(run_dir)
     config = RunDirectory.open(run_dir).config
     folder = run_dir / "diagnosis" if out is None else Path(out)
-    found: dict[tuple[int, Method], CriticalBatch] = {}
+    newest: dict[tuple[int, Method], CriticalBatch] = {}
     for section in ("geometries", "branches"):  # what the branches have beside them is the same noise scale
         for path in sorted(folder.glob(f"[0-9]*-{section}.json")):
             for entry in _entries(path, section, config):
-                found[entry.env_steps, entry.method] = entry
-    return sorted(found.values(), key=lambda entry: (entry.env_steps, METHODS.index(entry.method)))
+                newest[entry.env_steps, entry.method] = entry
+    return sorted(newest.values(), key=lambda entry: (entry.env_steps, METHODS.index(entry.method)))
 
 
 def _entries(path: Path, section: str, config: Config) -> Iterator[CriticalBatch]:
@@ -69,7 +69,7 @@ def _entries(path: Path, section: str, config: Config) -> Iterator[CriticalBatch
         else:
             noise = _nearest_row(result["rows"], config.num_steps)["critical_batch"]
         yield CriticalBatch(env_steps, _estimate(noise), "noise scale")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from isobatch.laboratory.chains import Chains, true_advantages, window_advantages
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.per_sample import at_once, mean_gradient, vanilla
 from isobatch.networks.actor_critic import Policy
 from isobatch.settings.config import Config
@@ -45,7 +45,7 @@ class ChainProducts:
 
 
 def measure(
-    config: Config, policy: Policy | ForeignPolicy, chains: Chains, variants: list[Variant],
+    config: Config, policy: Policy | ExternalPolicy, chains: Chains, variants: list[Variant],
     watch: Callable[[float], None] = lambda done: None,
 ) -> tuple[dict[Variant, ChainProducts], np.ndarray]:  # fmt: skip
     """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
@@ -74,16 +74,16 @@ WindowProducts = tuple[Float[Array, "C C"], Float[Array, "C P"], Float[Array, "W
 
 
 def window_products(
-    policy: Policy | ForeignPolicy,
+    policy: Policy | ExternalPolicy,
     obs: Float[Array, "L C *S"],
     action: Array,
     advantage: Float[Array, "L C"],
     steps: int,
 ) -> WindowProducts:
     """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2."""
-    if isinstance(policy, ForeignPolicy):
-        found = policy.window_products(np.asarray(obs), np.asarray(action), np.asarray(advantage), steps)
-        products, total, squares = map(jnp.asarray, found)
+    if isinstance(policy, ExternalPolicy):
+        parts = policy.window_products(np.asarray(obs), np.asarray(action), np.asarray(advantage), steps)
+        products, total, squares = map(jnp.asarray, parts)
         return products, total, squares
     return _window_products(policy, obs, action, advantage, steps)
 
@@ -184,6 +184,6 @@ def squared_mean(products: np.ndarray, weights: np.ndarray, together: np.ndarray
     return share * within + (1 - share) * between
 
 
-def weights_of(chains: int, resamples: int = 1000, seed: int = 0) -> np.ndarray:
+def weights_of(chains: int, seed: int = 0) -> np.ndarray:
     """[1 + R, C]: every chain once, then resamples of whole chains."""
-    return np.concatenate([np.ones((1, chains)), resample(chains, resamples, seed)])
+    return np.concatenate([np.ones((1, chains)), resample(chains, seed=seed)])

@@ -91,20 +91,20 @@ def tap_shapes(losses: Losses, network: PyTree, samples: PyTree) -> dict[int, Ta
     A layer inside a loop, a vmap or a jit of the losses' own counts as unknown too, since it may be applied again and
     again without being called again.
     """
-    found: dict[int, list[Tap | None]] = {}
+    recorded: dict[int, list[Tap | None]] = {}
 
     def shapes(network: PyTree, samples: PyTree) -> Array:
         outside = get_opaque_trace_state()
 
         def record(i: int, tap: Tap) -> None:
             known = get_opaque_trace_state() == outside and _leads(tap)
-            found.setdefault(i, []).append(jax.tree.map(jax.typeof, tap) if known else None)
+            recorded.setdefault(i, []).append(jax.tree.map(jax.typeof, tap) if known else None)
 
         return losses(swap_layers(network, lambda i, layer: _Recording(layer, partial(record, i))), samples)
 
     count = num_samples(samples)
     jax.eval_shape(shapes, network, jax.tree.map(partial(_of_count, MADE_UP), samples))
-    once = {i: taps[0] for i, taps in found.items() if len(taps) == 1}
+    once = {i: taps[0] for i, taps in recorded.items() if len(taps) == 1}
     return {i: jax.tree.map(partial(_of_count, count), tap) for i, tap in once.items() if tap is not None}
 
 

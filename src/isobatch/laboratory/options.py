@@ -93,11 +93,11 @@ def geometries_of(options: LabOptions, num_envs: int, num_steps: int) -> list[tu
     return sorted(set(shapes), key=lambda g: g[1])
 
 
-def automatic(budget: int, own: tuple[int, int]) -> list[tuple[int, int]]:
+def automatic(budget: int, geometry: tuple[int, int]) -> list[tuple[int, int]]:
     """Rollouts of 1 step and up, each at least twice as long as the one before; and the run's own geometry."""
     lengths = [steps for steps in doubling(budget) if steps <= LONGEST_ROLLOUT]
-    if own[0] * own[1] == budget and own[1] not in lengths:
-        lengths.append(own[1])
+    if geometry[0] * geometry[1] == budget and geometry[1] not in lengths:
+        lengths.append(geometry[1])
     return [(budget // steps, steps) for steps in sorted(lengths)]
 
 

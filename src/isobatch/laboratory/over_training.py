@@ -16,11 +16,11 @@ from isobatch.laboratory.sections.section import TextTable
 from isobatch.statistics.bootstrap import Estimate
 
 
-def table_over_training(found: Sequence[CriticalBatch]) -> TextTable:
+def table_over_training(critical_batches: Sequence[CriticalBatch]) -> TextTable:
     """One line for each policy that was measured."""
     rows = []
-    for env_steps in sorted({entry.env_steps for entry in found}):
-        branches, noise = (_estimate(found, env_steps, method) for method in METHODS)
+    for env_steps in sorted({entry.env_steps for entry in critical_batches}):
+        branches, noise = (_estimate(critical_batches, env_steps, method) for method in METHODS)
         cells = ["-" if each is None else with_interval(each, lambda x: number(x, 0)) for each in (branches, noise)]
         rows.append([f"{env_steps:,}", *cells, *_compared(branches, noise)])
     columns = ["after steps", "by branches", "noise scale", "ratio", "intervals"]
@@ -35,19 +35,21 @@ def _compared(branches: Estimate | None, noise: Estimate | None) -> tuple[str, s
     return rounded(noise.value / branches.value), "overlap" if branches.overlaps(noise) else "apart"
 
 
-def _estimate(found: Sequence[CriticalBatch], env_steps: int, method: Method) -> Estimate | None:
-    return next((each.estimate for each in found if (each.env_steps, each.method) == (env_steps, method)), None)
+def _estimate(critical_batches: Sequence[CriticalBatch], env_steps: int, method: Method) -> Estimate | None:
+    return next(
+        (each.estimate for each in critical_batches if (each.env_steps, each.method) == (env_steps, method)), None
+    )
 
 
-def draw_critical_batches(found: Sequence[CriticalBatch], own_batch: int, path: Path, title: str) -> None:
+def draw_critical_batches(critical_batches: Sequence[CriticalBatch], own_batch: int, path: Path, title: str) -> None:
     from matplotlib import ticker
 
     figure, axes = new_figure((8, 4.6))
     axes.set(yscale="log", xlabel="environment steps", ylabel="critical batch size, samples")
-    last = max(entry.env_steps for entry in found)
+    last = max(entry.env_steps for entry in critical_batches)
     axes.set_xlim(0, 1.08 * last)
     for color, (method, style) in enumerate(zip(METHODS, ("o-", "s--"), strict=True)):
-        mine = [entry for entry in found if entry.method == method]
+        mine = [entry for entry in critical_batches if entry.method == method]
         steps = np.array([entry.env_steps for entry in mine])
         draw_points(axes, steps + 0.006 * color * last, [entry.estimate for entry in mine], style, color, method)
     axes.axhline(own_batch, color="0.4", linestyle=":", linewidth=1.2, label="this run's batch")

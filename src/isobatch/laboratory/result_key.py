@@ -8,7 +8,7 @@ import hashlib
 import jax
 import numpy as np
 
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.results import FORMAT
 from isobatch.laboratory.sections import ON_REQUEST
 from isobatch.laboratory.subject import Subject
@@ -27,7 +27,7 @@ def key_of(subject: Subject, iteration: int, section: str) -> SettingsByName:
 
 def fingerprint(subject: Subject) -> str:
     """Of the networks' weights: two runs that differ in their seed alone may be measured into one directory."""
-    if isinstance(subject.trained, ForeignPolicy):
+    if isinstance(subject.trained, ExternalPolicy):
         return subject.trained.fingerprint
     leaves = jax.tree.leaves(subject.trained.networks)
     return hashlib.sha256(b"".join(np.asarray(leaf).tobytes() for leaf in leaves)).hexdigest()[:16]

@@ -16,8 +16,7 @@ import typing
 from pathlib import Path
 from typing import TypeVar
 
-from isobatch.errors import UsageError
-from isobatch.files import replace_file
+from isobatch.files import replace_file, unwritable
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
@@ -82,7 +81,5 @@ def store(path: Path, key: SettingsByName, result: R) -> R:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, json.dumps({"key": key, "result": content}, indent=1) + "\n")
     except OSError as error:
-        raise UsageError(
-            f"out={str(path.parent)!r} cannot be written ({error.strerror}): name another place."
-        ) from None
+        raise unwritable(f"out={str(path.parent)!r}", error) from None
     return from_json(type(result), content)

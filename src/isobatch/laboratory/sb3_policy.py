@@ -15,7 +15,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch.func import functional_call, grad, vmap
 
 from isobatch.errors import UsageError, first_line
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.torch.ppo_ewma import PPOEWMA
 from isobatch.torch.validation import unchecked_distributions
 
@@ -53,7 +53,7 @@ class _LogProb(th.nn.Module):
         return self.policy.get_distribution(obs).log_prob(action)
 
 
-class TorchPolicy(ForeignPolicy):
+class TorchPolicy(ExternalPolicy):
     """The policy of a model."""
 
     def __init__(self, model: OnPolicyAlgorithm) -> None:
@@ -72,8 +72,8 @@ class TorchPolicy(ForeignPolicy):
         log_prob = distribution.log_prob(distribution.sample())
         named = dict(self._log_prob.named_parameters())
         slopes = th.autograd.grad(log_prob.sum(), list(named.values()), allow_unused=True)
-        found = zip(named.items(), slopes, strict=True)
-        return {name: p.detach() for (name, p), slope in found if slope is not None}
+        with_slopes = zip(named.items(), slopes, strict=True)
+        return {name: p.detach() for (name, p), slope in with_slopes if slope is not None}
 
     def mean_gradients(self, obs: np.ndarray, action: np.ndarray, advantage: np.ndarray) -> np.ndarray:
         def loss(

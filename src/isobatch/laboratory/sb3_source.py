@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +23,14 @@ from stable_baselines3.common.vec_env import VecNormalize
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError, first_line
-from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, Progress, Say, Watch, measure_sections
+from isobatch.formatting import Say
+from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, DiagnosisProgress, Watch, measure_sections
 from isobatch.laboratory.host_source import OutsideSource
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.sb3_policy import TorchPolicy, load_model
 from isobatch.laboratory.subject import Subject
 from isobatch.networks.distributions import Categorical
-from isobatch.rollouts.collector import Actor
+from isobatch.rollouts.collector import Actor, AnyArray
 from isobatch.rollouts.host_rollout import PolicyOutput, action_dtype, action_shape
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.player import Played, Player
@@ -93,7 +93,7 @@ class Sb3Player(Player):
             env, name, Actor(self._choose, self._value, Packing(output)), np.array([seed]), shape, key, limit
         )
 
-    def _choose(self, keys: Array, obs: np.ndarray) -> tuple[Array, Any]:
+    def _choose(self, keys: AnyArray, obs: np.ndarray) -> tuple[AnyArray, np.ndarray]:
         sent, action, values = self._model.act(self._model.seen(obs[0]))
         leaves = (sent.astype(self._dtype), action.astype(self._dtype), np.zeros(len(values), np.float32), values)
         words = [np.ascontiguousarray(leaf).reshape(len(values), -1).view(np.uint32) for leaf in leaves]
@@ -145,7 +145,7 @@ def diagnose_sb3(
     options: LabOptions = STANDARD_OPTIONS,
     vecnormalize: str | Path | None = None,
     out: str | Path | None = None,
-    changes: Mapping[str, Any] = MappingProxyType({}),
+    changes: Mapping[str, object] = MappingProxyType({}),
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
@@ -176,7 +176,7 @@ def diagnose_sb3(
     if not isinstance(made, HostEnvironment):
         raise UsageError(f"env={env!r} is not of Gymnasium or EnvPool: name one of theirs.")
     check_spaces(model.model, made, env)
-    progress = Progress(watch)
+    progress = DiagnosisProgress(watch)
     source = Sb3Source(config, made, model, env_timeout, progress.tell)
     subject = Subject(config, source, TorchPolicy(model.model), options)
     steps = model.model.num_timesteps
@@ -189,17 +189,17 @@ def diagnose_sb3(
 def load_normalizer(path: Path) -> VecNormalize:
     try:
         with path.open("rb") as file:
-            found = pickle.load(file)
+            normalizer = pickle.load(file)
     except Exception as error:  # whatever unpickling may raise
         raise UsageError(
             f"vecnormalize={str(path)!r} cannot be read ({type(error).__name__}: {first_line(error)}): give what "
             "VecNormalize.save wrote."
         ) from None
-    if not isinstance(found, VecNormalize):
+    if not isinstance(normalizer, VecNormalize):
         raise UsageError(
-            f"vecnormalize={str(path)!r} holds a {type(found).__name__}: give what VecNormalize.save wrote."
+            f"vecnormalize={str(path)!r} holds a {type(normalizer).__name__}: give what VecNormalize.save wrote."
         )
-    return found
+    return normalizer
 
 
 def check_spaces(model: OnPolicyAlgorithm, env: HostEnvironment, name: str) -> None:

@@ -14,7 +14,7 @@ from isobatch.errors import UsageError
 from isobatch.gradients.layout import Layout
 from isobatch.laboratory.batches import batch_products, samples_of
 from isobatch.laboratory.chains import Chains, chain_bytes, num_groups
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.inner_products import check_memory, compiled_gram
 from isobatch.laboratory.landscape import weights_of
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
@@ -38,7 +38,7 @@ class Subject:
 
     config: Config
     source: Source
-    trained: TrainState | ForeignPolicy  # all that a run of this package has, or a policy of another one
+    trained: TrainState | ExternalPolicy  # all that a run of this package has, or a policy of another one
     options: LabOptions
     env_timeout: float = Options.env_timeout
     out: Path | None = None  # where results are kept, and what is needed to go on with one
@@ -46,15 +46,15 @@ class Subject:
     @property
     def state(self) -> TrainState:
         """For what needs more than a policy: networks, optimizer and moments."""
-        if isinstance(self.trained, ForeignPolicy):
+        if isinstance(self.trained, ExternalPolicy):
             raise NotMeasurableError(
                 f"It needs the optimizer of a run of isobatch, and of this {self.config.algo} only the policy is known."
             )
         return self.trained
 
     @property
-    def policy(self) -> Policy | ForeignPolicy:
-        if isinstance(self.trained, ForeignPolicy):
+    def policy(self) -> Policy | ExternalPolicy:
+        if isinstance(self.trained, ExternalPolicy):
             return self.trained
         return require_standard(self.trained.networks, "a diagnosis").policy
 
@@ -62,7 +62,7 @@ class Subject:
     def parameters(self) -> int:
         """Of the policy."""
         policy = self.policy
-        if isinstance(policy, ForeignPolicy):
+        if isinstance(policy, ExternalPolicy):
             return policy.size
         return sum(leaf.size for leaf in jax.tree.leaves(policy))
 
@@ -111,7 +111,7 @@ class Subject:
         n, t = self.batch_shape
         for segment in self.source.batches(n, t, draws(batches, self.options.measure_seed + 5)):
             samples, policy = samples_of(config, segment), self.policy
-            if isinstance(policy, ForeignPolicy):
+            if isinstance(policy, ExternalPolicy):
                 gram = policy.gram(samples)
             else:
                 gram = np.asarray(compiled_gram(vanilla)(policy, samples))

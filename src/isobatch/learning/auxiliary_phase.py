@@ -15,17 +15,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from isobatch.learning import losses
-from isobatch.learning.micro_batches import gradient_of
+from isobatch.learning.micro_batches import Metrics, gradient_of
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import updated
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import Learner, Phase
 from isobatch.networks.actor_critic import ActorCritic
 from isobatch.networks.distributions import Distribution
-from isobatch.networks.shards import axes_of, mean, own_key
+from isobatch.networks.shards import axes_of, mean, shard_key
 from isobatch.settings.config import Config, Hypers
-
-Metrics = dict[str, Float[Array, ""]]
 
 
 class AuxiliaryBatch(eqx.Module):
@@ -51,7 +49,7 @@ def auxiliary_phase(
     count = config.aux_minibatches * iterations
 
     def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
-        indices = minibatch_indices(own_key(key, across), iterations * envs, steps, count, config.minibatch_scheme)
+        indices = minibatch_indices(shard_key(key, across), iterations * envs, steps, count, config.minibatch_scheme)
 
         def step(learner: Learner, index: Array) -> tuple[Learner, Metrics]:
             return auxiliary_step(config, jax.tree.map(lambda x: x[index], flat), learner, hypers)

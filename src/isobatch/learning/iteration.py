@@ -21,7 +21,7 @@ from isobatch.networks import shards
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.networks.shards import axes_of
 from isobatch.rollouts.jax_rollout import collect, start_envs
-from isobatch.rollouts.segment import Episodes, Segment
+from isobatch.rollouts.segment import EpisodeSums, Segment
 from isobatch.rollouts.staleness import exchange
 from isobatch.settings.config import Config, Hypers
 
@@ -41,7 +41,7 @@ class Learned(NamedTuple):
 
 def iterate(
     config: Config, env: Environment, state: TrainState, hypers: Hypers, iteration: Int[Array, ""]
-) -> tuple[TrainState, Metrics, Episodes]:
+) -> tuple[TrainState, Metrics, EpisodeSums]:
     """One alternation between sampling and optimization, of an environment written in JAX; of one of the shards, where
     there are several: the environments in the state are its own, and what is learned is learned from all of them.
 

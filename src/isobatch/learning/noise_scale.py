@@ -26,8 +26,10 @@ MOST_PARTS = 8
 def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers) -> dict[str, Float[Array, ""]]:
     """Signal and noise of the policy gradient before an iteration's updates; costs one more pass over the batch."""
     shards, across = config.num_shards, axes_of(config.num_shards)
-    own = max(n for n in divisors(config.num_envs // shards) if n * shards <= max(MOST_PARTS, shards))  # of this shard
-    parts = own * shards
+    parts_here = max(
+        n for n in divisors(config.num_envs // shards) if n * shards <= max(MOST_PARTS, shards)
+    )  # of this shard
+    parts = parts_here * shards
     averaged = None if learner.proximal is None else learner.proximal.params
 
     def gradient(part: Batch) -> Float[Array, " P"]:
@@ -37,8 +39,8 @@ def noise_metrics(config: Config, batch: Batch, learner: Learner, hypers: Hypers
 
     def split(leaf: Array) -> Array:
         steps, envs, *shape = leaf.shape
-        rows = jnp.moveaxis(leaf.reshape(steps, own, envs // own, *shape), 1, 0)
-        return rows.reshape(own, -1, *shape)
+        rows = jnp.moveaxis(leaf.reshape(steps, parts_here, envs // parts_here, *shape), 1, 0)
+        return rows.reshape(parts_here, -1, *shape)
 
     gradients = jax.lax.map(gradient, jax.tree.map(split, batch))
     small, whole = mean((jnp.mean(jnp.sum(gradients**2, axis=1)), jnp.mean(gradients, axis=0)), across)

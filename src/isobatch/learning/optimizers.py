@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax.numpy as jnp
 import optax
@@ -54,7 +54,7 @@ def micro_adam(hypers: Hypers) -> optax.GradientTransformationExtraArgs:
     def update(
         gradient: Float[Array, " P"],
         state: optax.ScaleByAdamState,
-        params: Any = None,
+        params: PyTree = None,
         *,
         squares: Float[Array, " P"],
     ) -> tuple[Float[Array, " P"], optax.ScaleByAdamState]:

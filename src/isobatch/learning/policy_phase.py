@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Key
 from isobatch.learning import losses
 from isobatch.learning.advantages import gae
 from isobatch.learning.aggregation import aggregate, sample_weights
-from isobatch.learning.micro_batches import gradient_of
+from isobatch.learning.micro_batches import Metrics, gradient_of
 from isobatch.learning.minibatches import minibatch_indices
 from isobatch.learning.optimizers import updated
 from isobatch.learning.state import Learner
@@ -24,11 +24,10 @@ from isobatch.learning.step_size import adapted, is_too_far
 from isobatch.networks.actor_critic import Networks, PolicyFunction
 from isobatch.networks.distributions import Distribution
 from isobatch.networks.moments import Moments, RewardScale
-from isobatch.networks.shards import axes_of, mean, own_key, total
+from isobatch.networks.shards import axes_of, mean, shard_key, total
 from isobatch.rollouts.segment import Segment, complete_episodes, trajectories
 from isobatch.settings.config import Config, Hypers
 
-Metrics = dict[str, Float[Array, ""]]
 Part = Literal["joint", "policy", "value"]
 
 
@@ -141,7 +140,7 @@ def optimize(
     def epochs(part: Part, learner: Learner, key: Key[Array, ""], count: int) -> tuple[Learner, Metrics]:
         def epoch(learner: Learner, key: Key[Array, ""]) -> tuple[Learner, dict[str, Array]]:
             indices = minibatch_indices(
-                own_key(key, across), rows, steps, config.num_minibatches, config.minibatch_scheme
+                shard_key(key, across), rows, steps, config.num_minibatches, config.minibatch_scheme
             )
             shuffled = jax.tree.map(lambda x: x[indices], flat)
             return jax.lax.scan(

@@ -19,8 +19,8 @@ from jaxtyping import Array
 
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space, distribution_size
 from isobatch.networks.actor_critic import ActorCritic, Networks, Policy
+from isobatch.networks.custom_networks import STANDARD, make_custom_networks
 from isobatch.networks.layers import Conv, Dense
-from isobatch.networks.own_networks import STANDARD, make_own_networks
 from isobatch.networks.torso import STAGE_CONVS, Torso, channels_first, encoder_for
 from isobatch.settings.config import Config, Encoder
 
@@ -36,7 +36,7 @@ def make_networks(config: Config, obs_shape: tuple[int, ...], action_space: Spac
     """Freshly initialized networks, of this package or registered; the same seed gives the same bits."""
     if config.networks == STANDARD:
         return make_actor_critic(config, obs_shape, action_space, seed)
-    return make_own_networks(config, obs_shape, action_space, seed)
+    return make_custom_networks(config, obs_shape, action_space, seed)
 
 
 def make_actor_critic(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> ActorCritic:

@@ -68,6 +68,6 @@ def index() -> Int[Array, ""]:
     return jax.lax.axis_index(DEVICES) * jax.lax.axis_size(HERE) + jax.lax.axis_index(HERE)
 
 
-def own_key(key: Key[Array, ""], across: Axes) -> Key[Array, ""]:
+def shard_key(key: Key[Array, ""], across: Axes) -> Key[Array, ""]:
     """Randomness that this shard has for itself."""
     return jax.random.fold_in(key, index()) if across else key

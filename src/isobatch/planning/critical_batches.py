@@ -47,7 +47,7 @@ def stages_of(
     known = [each for each in critical_batches(run_dir) if 0 < each.estimate.value < np.inf]
     branches = [each for each in known if each.method == "branches"]
     stages = [from_diagnoses(branches, first, last, within=1.0) for first, last in parts]
-    if "noise/trace" in table:
+    if {"noise/trace", "noise/signal"} <= table.keys():
         measured = [Stage(first, last, *from_metrics(table, first, last)) for first, last in parts]
     else:
         found = [from_diagnoses(known, first, last, within=np.inf) for first, last in parts]

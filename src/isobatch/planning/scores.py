@@ -10,7 +10,7 @@ from isobatch.errors import UsageError
 from isobatch.formatting import by_magnitude
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, Estimate, percentile_interval, resample
 from isobatch.training.curves import seed_curves
-from isobatch.training.metrics import RETURN, Table, final_returns
+from isobatch.training.metrics import EPISODES, RETURN, Table, final_returns
 
 WINDOW = 0.05  # of a run, over which its curve is a running mean
 POINTS = 400  # along it
@@ -44,6 +44,9 @@ def median(steps: np.ndarray) -> float:
 
 def reached(table: Table, env_steps: int, score: float | None = None) -> Reached:
     """When the run of this table had the score, by default its own: `own_score`."""
+    missing = [name for name in (RETURN, EPISODES) if name not in table]
+    if missing:
+        raise UsageError(f"the metrics of this run have no {' and no '.join(missing)}: train it anew.")
     if np.all(np.isnan(table[RETURN])):
         raise UsageError(
             "no episode has ended in this run, so it has no score: train it for longer (total_timesteps) before it is "

@@ -29,7 +29,7 @@ from isobatch.networks.torso import STAGE_CONVS, Torso
 from isobatch.rollouts.segment import OBS_EPS
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.settings.versions import versions
-from isobatch.training.agent import Learned
+from isobatch.training.agent import TrainedSeed
 
 Tensors = Mapping[str, np.ndarray]
 TORCH_LAYOUT = "weights as PyTorch has them: out x in, kernels out x in x height x width"
@@ -138,13 +138,13 @@ class Description(TypedDict):
     config: SettingsByName
 
 
-def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
+def contents(learned: TrainedSeed) -> tuple[dict[str, np.ndarray], Description]:
     """Tensors by name, and the description of what they are for."""
     config, networks = learned.config, require_standard(learned.networks, "an export")
     policy = networks.policy
     env = environment_of(config)
     tensors: dict[str, np.ndarray] = {}
-    see = seeing(learned, env.obs_dtype, tensors)
+    preprocessing = preprocessing_layers(learned, env.obs_dtype, tensors)
     policy_torso = torso_layers(policy.torso, "policy.torso", tensors)
     value_torso = (
         policy_torso if networks.value_torso is None else torso_layers(networks.value_torso, "value.torso", tensors)
@@ -156,7 +156,7 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     if policy.log_std is not None:
         distribution = {"kind": kind, "log_std": "policy.log_std", "meaning": DISTRIBUTIONS[kind]}
         tensors["policy.log_std"] = np.asarray(policy.log_std)
-    policy_layers, value_layers = [*see, *policy_torso, head], [*see, *value_torso, value_head]
+    policy_layers, value_layers = [*preprocessing, *policy_torso, head], [*preprocessing, *value_torso, value_head]
     used = kinds_in(policy_layers + value_layers)
     description: Description = {
         "format": "isobatch policy",
@@ -167,8 +167,8 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
         "policy_seed": learned.seed,
         "iteration": learned.iteration,
         "env_steps": learned.iteration * config.geometry.iteration_batch,
-        "observation": observation_words(env),
-        "action": action_words(env),
+        "observation": describe_observation(env),
+        "action": describe_action(env),
         "policy": {"layers": policy_layers, "distribution": distribution},
         "value": {"layers": value_layers, "trained": config.baseline, "rewards_divided_by": learned.reward_std},
         "kinds": {kind: text for kind, text in KINDS.items() if kind in used},
@@ -178,7 +178,7 @@ def contents(learned: Learned) -> tuple[dict[str, np.ndarray], Description]:
     return tensors, description
 
 
-def seeing(learned: Learned, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
+def preprocessing_layers(learned: TrainedSeed, obs_dtype: str, tensors: dict[str, np.ndarray]) -> list[Layer]:
     """From a raw observation to what the networks see."""
     if learned.obs_moments is None:
         return [{"kind": "divide", "name": "observation", "by": 255.0}] if obs_dtype == "uint8" else []
@@ -240,11 +240,11 @@ def affine_layer(layer: Affine, name: str, activation: str | None, tensors: dict
     return described
 
 
-def observation_words(env: Environment | HostEnvironment) -> ObservationDescription:
-    words: ObservationDescription = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
+def describe_observation(env: Environment | HostEnvironment) -> ObservationDescription:
+    description: ObservationDescription = {"shape": list(env.obs_shape), "dtype": env.obs_dtype}
     if isinstance(env, HostEnvironment) and not env.observations.is_box:
-        words["space"], words["flattened"] = str(env.observations.space), FLATTENED
-    return words
+        description["space"], description["flattened"] = str(env.observations.space), FLATTENED
+    return description
 
 
 def distribution_kind(space: Space) -> str:
@@ -257,7 +257,7 @@ def distribution_kind(space: Space) -> str:
     return kinds[type(space)]
 
 
-def action_words(env: Environment | HostEnvironment) -> dict[str, object]:
+def describe_action(env: Environment | HostEnvironment) -> dict[str, object]:
     """The action space; `start` is added to what the policy chooses, where an environment does not count from 0."""
     start = np.asarray(env.actions.offset).tolist() if isinstance(env, HostEnvironment) else 0
     match env.action_space:
@@ -272,7 +272,7 @@ def action_words(env: Environment | HostEnvironment) -> dict[str, object]:
             return {"kind": "box", "shape": list(space.shape), "low": low, "high": high, "rescaled": space.rescaled}
 
 
-def export(learned: Learned, path: Path, format_name: str) -> Description:
+def export(learned: TrainedSeed, path: Path, format_name: str) -> Description:
     """Write the file; the description that is in it."""
     tensors, description = contents(learned)
     write_file(path, FORMATS[format_name].write(tensors, description))

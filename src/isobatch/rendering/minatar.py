@@ -22,19 +22,19 @@ GRID: Color = (32, 35, 48)
 
 
 @dataclass(frozen=True)
-class Channel:
+class GameChannel:
     name: str
     color: Color
     index: int
 
 
-def channels(*named: tuple[str, Color, int]) -> tuple[Channel, ...]:
-    return tuple(Channel(*entry) for entry in named)
+def channels(*named: tuple[str, Color, int]) -> tuple[GameChannel, ...]:
+    return tuple(GameChannel(*entry) for entry in named)
 
 
 # Painted in this order, so what matters most comes last. Channels that repeat where another one is, or that no game
 # uses, are left out: the aliens' direction, and Asterix' fifth.
-GAMES: dict[str, tuple[Channel, ...]] = {
+GAMES: dict[str, tuple[GameChannel, ...]] = {
     "Asterix-MinAtar": channels(
         ("trail", SMOKE, 2), ("gold", SUN, 3), ("enemy", ROSE, 1), ("player", SKY, 0),
     ),

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from isobatch.errors import RunError, UsageError
-from isobatch.files import draft_of
+from isobatch.files import draft_of, unwritable
 from isobatch.rendering.canvas import Size, captioned
 from isobatch.rendering.scenes import END_SECONDS, Frame
 
@@ -33,11 +33,7 @@ def check_video(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(path, error) from None
-
-
-def unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"video={str(path)!r} cannot be written ({error.strerror}): name another place.")
+        raise unwritable(f"video={str(path)!r}", error) from None
 
 
 def find_ffmpeg() -> str:
@@ -75,7 +71,7 @@ def record(path: Path, frames: Iterable[Frame], title: str) -> list[float]:
         with draft_of(path) as draft:
             write(draft, pictures(), fps)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(f"video={str(path)!r}", error) from None
     return returns
 
 

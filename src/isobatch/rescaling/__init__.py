@@ -1,11 +1,12 @@
 """Change the batch size of a config and let the other hyperparameters follow, each with its reason.
 
-`rescale(config, num_envs=64)` divides the iteration and the optimization batch by c = N/N' and applies the rules of
-`rules`, by name. T and the number of minibatches stay; E, gamma, lambda, the clip range and all other settings too.
+`rescale(config, factor=c)` divides the iteration and the optimization batch by c and applies the rules of `rules`, by
+name. T and the number of minibatches stay; E, gamma, lambda, the clip range and all other settings too. Asked for a
+number of environments alone, it keeps N T instead where that was measured to be better (`evidence`).
 
-rescale(1) is the identity, rescale(a) then rescale(b) is rescale(ab), and 1/c undoes c, as long as the advantage span
-does not have to stop at one iteration and N_pi does not have to be rounded (a caution says so). Advantages normalized
-per iteration come back as an EWMA with decay 0, which is the same computation.
+With the rules, c = 1 is the identity, a and then b is ab, and 1/c undoes c, as long as the advantage span does not have
+to stop at one iteration and N_pi does not have to be rounded (a caution says so). Advantages normalized per iteration
+come back as an EWMA with decay 0, which is the same computation.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ from dataclasses import dataclass
 from isobatch.errors import UsageError, unknown_name
 from isobatch.formatting import counted, html_list, html_table, plain_table, rounded, setting_text
 from isobatch.rescaling.cautions import cautions
+from isobatch.rescaling.evidence import better_than
 from isobatch.rescaling.rules import RULES, Move, Rule, rounded_phase
 from isobatch.rescaling.targets import Target, resolve, same_iteration_batch
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 
 ASKED_BOTH = "both asked for"
-KEEPS = MINIBATCH_COUNT, MINIBATCH_SIZE, ITERATION_BATCH = ("minibatch-count", "minibatch-size", "iteration-batch")
+HOLDS = MINIBATCH_COUNT, MINIBATCH_SIZE, ITERATION_BATCH = ("minibatch-count", "minibatch-size", "iteration-batch")
 """What can stay beside the target of a change."""
+HOLD_MINIBATCH = "iteration-batch-only"  # the rule by which minibatches keep their size
+MEASURED = "measured"
+KEEPS = (MEASURED, *HOLDS)
+"""What can be asked to stay: one of these, or the one that evidence is for."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,11 @@ class Rescaled:
     after: Config
     changes: tuple[Change, ...]
     warnings: tuple[str, ...]
+    keep: str
+    """What stayed beside the target, one of `HOLDS`."""
+    evidence: str = ""
+    """Why `measured` chose that, in a sentence; nothing where it was asked for or where nothing speaks against the
+    rules."""
 
     @property
     def _title(self) -> str:
@@ -59,17 +70,22 @@ class Rescaled:
 
     def __repr__(self) -> str:
         table = plain_table(["setting", "before", "after", "rule"], self._rows())
-        return "\n".join([self._title, table, *(f"caution: {warning}" for warning in self.warnings)])
+        said = [self.evidence] if self.evidence else []
+        return "\n".join([self._title, table, *said, *(f"caution: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
         rows = [[*row, change.reason] for row, change in zip(self._rows(), self.changes, strict=True)]
         columns = ["setting", "before", "after", "rule", "reason"]
-        return html_table(self._title, columns, rows) + html_list(self.warnings)
+        said = [self.evidence] if self.evidence else []
+        return html_table(self._title, columns, rows) + html_list([*said, *self.warnings])
 
     def to_json(self) -> dict[str, object]:
-        """{"factor", "before", "after", "changes": [{"name", "before", "after", "rule", "reason"}], "warnings"}."""
+        """{"factor", "keep", "evidence", "before", "after", "changes", "warnings"}; a change is {"name", "before",
+        "after", "rule", "reason"}."""
         return {
             "factor": self.factor,
+            "keep": self.keep,
+            "evidence": self.evidence,
             "before": describe(self.before),
             "after": describe(self.after),
             "changes": [{name: inf_as_text(value) for name, value in vars(change).items()} for change in self.changes],
@@ -86,7 +102,7 @@ def rescale(
     devices: int | None = None,
     factor: float | None = None,
     devices_before: int = 1,
-    keep: str = MINIBATCH_COUNT,
+    keep: str = MEASURED,
     use: Iterable[str] = (),
     without: Iterable[str] = (),
     critical_batch: float | None = None,
@@ -104,7 +120,10 @@ def rescale(
             `config.num_envs` counts those of all `devices_before` devices), or `factor`, which divides N.
         keep: what stays beside the target: `minibatch-count` (and with it T; minibatches grow and shrink),
             `minibatch-size` (T, and gradient steps of the same size, more or fewer of them: the rule
-            `iteration-batch-only`), or `iteration-batch` (N T: T follows N, and nothing else changes).
+            `iteration-batch-only`), `iteration-batch` (N T: T follows N, and nothing else changes), or `measured`:
+            `iteration-batch` where a number of environments alone is asked for, no rule is named, and tuned settings
+            were measured to keep more of their return by it than by the rules (docs/results/transfer.md); else
+            `minibatch-count`.
         use: rules by name, in place of the defaults that set the same field.
         without: rules to switch off.
         critical_batch: the optimization batch at which noise and signal of the gradient are equal; the rule `surge`
@@ -122,10 +141,13 @@ def rescale(
     target = asked = Target(num_envs, num_steps, optimization_batch, devices, factor, devices_before)
     if keep not in KEEPS:
         raise unknown_name(f"keep={keep!r}", keep, KEEPS)
+    evidence = ""
+    if keep == MEASURED:
+        keep, evidence = (MINIBATCH_COUNT, "") if use or without else measured_choice(config, target)
     if keep == ITERATION_BATCH:
         target = same_iteration_batch(config, target)
     if keep == MINIBATCH_SIZE:
-        use = (*use, "iteration-batch-only")
+        use = (*use, HOLD_MINIBATCH)
     if critical_batch is not None and not 0 < critical_batch < math.inf:
         raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
     rules = choose_rules(config, tuple(use), tuple(without))
@@ -136,7 +158,8 @@ def rescale(
                 "of samples or a run that measured it with --noise-scale, or drop the rule."
             )
     names = [rule.name for rule in rules]
-    hold_minibatch = "iteration-batch-only" in names
+    hold_minibatch = HOLD_MINIBATCH in names
+    keep = MINIBATCH_SIZE if hold_minibatch else keep
     new_envs, new_steps = resolve(config, target, hold_minibatch=hold_minibatch)
     c = config.geometry.iteration_batch / (new_envs * new_steps)
     factors = {"iteration": c, "optimization": 1.0 if hold_minibatch else c}
@@ -155,7 +178,24 @@ def rescale(
         settings["max_lag"] = max(config.max_lag, new_envs * new_steps)
     after = config.replace(**settings)
     changes = _changes(config, after, origin, _target_reason(config, asked))
-    return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch))
+    return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch), keep, evidence)
+
+
+def measured_choice(config: Config, target: Target) -> tuple[str, str]:
+    """What to hold according to what was measured, and why, in a sentence; the rules where nothing is known."""
+    if target.num_envs is None or target.num_steps is not None:
+        return MINIBATCH_COUNT, ""
+    pair = better_than(MINIBATCH_COUNT, ITERATION_BATCH, config, target.num_envs)
+    if pair is None:
+        return MINIBATCH_COUNT, ""
+    rules, better = pair
+    figures = f"with {better.size} their environments settings that others tuned kept {better} of their final return"
+    others = f"{rules} by the rules (--keep {MINIBATCH_COUNT}; docs/results/transfer.md)"
+    try:
+        same_iteration_batch(config, target)
+    except UsageError as error:
+        return MINIBATCH_COUNT, f"these are the rules, though {figures} with N x T kept and {others}: {error}"
+    return ITERATION_BATCH, f"N x T is kept, so that nothing else changes: {figures} this way, {others}."
 
 
 def choose_rules(config: Config, use: Sequence[str], without: Sequence[str]) -> list[Rule]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from isobatch.errors import UsageError
-from isobatch.rescaling import ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
+from isobatch.rescaling import HOLD_MINIBATCH, ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
 from isobatch.rescaling.evidence import Kept, kept_by
 from isobatch.settings.config import Config
 
@@ -56,16 +57,24 @@ def _costs(after: Config) -> dict[str, Any]:
     }
 
 
-def alternatives(config: Config, num_envs: int, critical_batch: float | None = None) -> list[Alternative]:
+def alternatives(
+    config: Config,
+    num_envs: int,
+    critical_batch: float | None = None,
+    use: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> list[Alternative]:
     """All ways to have `num_envs` environments, the one that kept most of tuned settings' return first.
 
-    Where nothing was measured, the one that changes least is first.
+    Where nothing was measured, the one that changes least is first. `use` and `without` name rules as in `rescale`.
     """
-    found = []
+    found, use = [], [name for name in use if name != HOLD_MINIBATCH]  # which is one of the ways
     for keep in HELD:
         kept = kept_by(keep, config, num_envs)
         try:
-            result = rescale(config, num_envs=num_envs, keep=keep, critical_batch=critical_batch)
+            result = rescale(
+                config, num_envs=num_envs, keep=keep, use=use, without=without, critical_batch=critical_batch
+            )
             found.append(Alternative(keep, result, kept=kept))
         except UsageError as error:
             found.append(Alternative(keep, None, str(error), kept))

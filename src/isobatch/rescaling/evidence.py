@@ -33,6 +33,11 @@ class Kept:
     high: float
     tasks: int
 
+    @property
+    def size(self) -> str:
+        """The number of environments, as it reads before "their environments"."""
+        return f"1/{1 / self.times:g} of" if self.times < 1 else f"{self.times:g} times"
+
     def __str__(self) -> str:
         return percent(self)
 
@@ -43,12 +48,13 @@ def measurements() -> tuple[Kept, ...]:
     return tuple(Kept(**entry) for entry in json.loads(text))
 
 
-def kept_by(way: str, before: Config, num_envs: int) -> Kept | None:
+def kept_by(way: str, before: Config, num_envs: float) -> Kept | None:
     """What was measured of a way, at the size nearest to the one asked for in the same direction; PPO's alone.
 
     An averaged proximal policy has figures of its own where the batch changes; where it stays those of PPO stand.
     """
-    if before.objective != "clip" or num_envs == before.num_envs:
+    other_kind = before.objective != "clip" or before.policy_iterations_per_phase or before.lr_schedule == "adaptive"
+    if other_kind or num_envs == before.num_envs:
         return None
     asked = math.log(num_envs / before.num_envs)
     algo = "ppo-ewma" if before.proximal_policy == "ewma" else "ppo"
@@ -57,11 +63,21 @@ def kept_by(way: str, before: Config, num_envs: int) -> Kept | None:
     return min(known, key=lambda one: abs(math.log(one.times) - asked), default=None)
 
 
+def better_than(way: str, other: str, before: Config, num_envs: float) -> tuple[Kept, Kept] | None:
+    """What was measured of `way` and of `other`, if the interval of `other` is wholly above; else nothing.
+
+    Nothing either where they were measured of different algorithms, or more than twice as far from the settings as
+    anything that was measured.
+    """
+    one, two = kept_by(way, before, num_envs), kept_by(other, before, num_envs)
+    if one is None or two is None or one.algo != two.algo or two.low <= one.high:
+        return None
+    beyond = abs(math.log(num_envs / before.num_envs)) - abs(math.log(one.times))
+    return (one, two) if beyond <= math.log(2) + 1e-9 else None
+
+
 def sentence(found: Sequence[Kept]) -> str:
     """The ways and what they kept, in words."""
-    times = found[0].times
-    size = f"1/{1 / times:g} of" if times < 1 else f"{times:g} times"
     each = [f"{one.way} kept {one} ({counted(one.tasks, 'task')})" for one in found]
-    return (
-        f"measured on settings of PPO that others tuned, final return with {size} their environments: {', '.join(each)}"
-    )
+    what = f"final return with {found[0].size} their environments"
+    return f"measured on settings of PPO that others tuned, {what}: {', '.join(each)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 from jaxtyping import Array, PyTree
@@ -12,9 +11,9 @@ from jaxtyping import Array, PyTree
 from isobatch.envs.host_interface import HostEnvironment, XlaStepper
 from isobatch.networks.actor_critic import Networks
 from isobatch.networks.moments import Moments
-from isobatch.rollouts.collector import Actor, Collector
+from isobatch.rollouts.collector import Actor, Collector, Scanned
 from isobatch.rollouts.compiling import compile_for, not_kept
-from isobatch.rollouts.env_groups import OwnEnvs, group_columns
+from isobatch.rollouts.env_groups import LocalEnvs, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, choose, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.rollouts.scan_steps import scan_length, scan_steps
@@ -26,7 +25,7 @@ Policy = tuple[Networks, Moments | None, Array | float]
 class Acting:
     """Compiled functions for environments that look like these. Called with arrays of other shapes they fail."""
 
-    def __init__(self, env: HostEnvironment, here: OwnEnvs, policy: Policy) -> None:
+    def __init__(self, env: HostEnvironment, here: LocalEnvs, policy: Policy) -> None:
         self.env, self.here = env, here
         # Flat: to take networks apart at every step would take as long as to compute with small ones.
         leaves, self._structure = jax.tree.flatten(policy)
@@ -42,7 +41,7 @@ class Acting:
         self.output = jax.eval_shape(self.choose, leaves, key, self.raw(here.count))[1]
         self.packing = Packing(jax.eval_shape(lambda o: jax.tree.map(lambda leaf: leaf[0], o), self.output))
 
-    def raw(self, *shape: int) -> Any:
+    def raw(self, *shape: int) -> jax.ShapeDtypeStruct:
         """The shape and type of observations [S, *shape, ...] as they come."""
         return jax.ShapeDtypeStruct((self._seeds, *shape, *self.env.obs_shape), self.env.obs_dtype)
 
@@ -62,7 +61,7 @@ class Acting:
         length = scan_length(steps)
         return Stepping(self, self._scan_steps(xla_steppers, length), length)
 
-    def _scan_steps(self, xla_steppers: list[XlaStepper], length: int) -> Callable[..., Any]:
+    def _scan_steps(self, xla_steppers: list[XlaStepper], length: int) -> Callable[..., Scanned]:
         """`Actor.scan_steps`, of leaves too, for these very environments: their addresses are in the program."""
         leaves, key, obs = self._inputs
         handles, groups = [stepper.handle for stepper in xla_steppers], len(xla_steppers)
@@ -75,7 +74,7 @@ class Acting:
 class Stepping:
     """How policies act for environments that are running: step by step, or many steps in one call."""
 
-    def __init__(self, acting: Acting, scan_steps: Callable[..., Any] | None = None, at_once: int = 1) -> None:
+    def __init__(self, acting: Acting, scan_steps: Callable[..., Scanned] | None = None, at_once: int = 1) -> None:
         self._acting, self._scan_steps = acting, scan_steps
         self.at_once = at_once  # steps of one call
 

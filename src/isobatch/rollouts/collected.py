@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from isobatch.networks.distributions import Distribution
 
@@ -28,8 +26,8 @@ class CollectedRollout(eqx.Module):
     value: Float[Array, "T N"] | None = None  # of the observations, if it was found when acting
 
     @classmethod
-    def of_numpy(cls, **fields: Any) -> CollectedRollout:
-        """From arrays of NumPy, which the annotations do not tell from those of JAX."""
+    def of_leaves(cls, **fields: PyTree) -> CollectedRollout:
+        """From other leaves than the annotations say: arrays of NumPy with seeds in front, or axes of arrays."""
         return cls(**fields)
 
     @property

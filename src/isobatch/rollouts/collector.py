@@ -8,7 +8,7 @@ are one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -18,8 +18,9 @@ from jaxtyping import Array
 from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep, XlaStepper
 from isobatch.envs.watchdog import START_SECONDS, HangError, Watched, closed_in_time
 from isobatch.errors import RunError, first_line
+from isobatch.formatting import Say
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.env_groups import EnvGroup, OwnEnvs, group_columns
+from isobatch.rollouts.env_groups import EnvGroup, LocalEnvs, group_columns
 from isobatch.rollouts.host_rollout import PolicyOutput, replaced
 from isobatch.rollouts.packing import Packing
 from isobatch.rollouts.replay import new_episodes, remembered, replay
@@ -28,23 +29,22 @@ from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config
 
 T = TypeVar("T")
-Say = Callable[[str], None]
 Beat = Callable[[], None]
-
-
-ScanSteps = Callable[[list[Array], list[np.ndarray]], tuple[list[Array], list[Array], ScannedSteps]]
-
+AnyArray = Array | np.ndarray
+GroupKeys = Sequence[AnyArray]  # of each group of environments, [S, ...]
+Scanned = tuple[list[Array], list[Array], ScannedSteps]  # keys and observations of each group, and the steps
 Collecting = Watched[tuple[EnvCarry, CollectedRollout]]
 
 
 class Actor(NamedTuple):
     """The policies of all seeds at once, compiled."""
 
-    choose: Callable[[Array, np.ndarray], tuple[Array, Array]]  # keys, observations -> keys, packed outputs [S, n, W]
-    value: Callable[[np.ndarray], Array | np.ndarray]  # observations [S, N, ...] -> values [S, N]
+    choose: Callable[
+        [AnyArray, np.ndarray], tuple[AnyArray, AnyArray]
+    ]  # keys, observations -> keys, packed outputs [S, n, W]
+    value: Callable[[np.ndarray], AnyArray]  # observations [S, N, ...] -> values [S, N]
     packing: Packing  # of `PolicyOutput`
-    # keys, observations of each group -> both after K steps, `ScannedSteps`
-    scan_steps: ScanSteps | None = None
+    scan_steps: Callable[[GroupKeys, list[np.ndarray]], Scanned] | None = None  # keys, observations of each group
     at_once: int = 1  # K
 
 
@@ -58,9 +58,9 @@ class Collector:
         seeds: np.ndarray,
         time_limit: float,
         overlap: bool = True,
-        here: OwnEnvs | None = None,
+        here: LocalEnvs | None = None,
     ) -> None:
-        self.env, self.config, self.seeds, self.here = env, config, seeds, here or OwnEnvs(config.num_envs)
+        self.env, self.config, self.seeds, self.here = env, config, seeds, here or LocalEnvs(config.num_envs)
         self._replays = env.replays and not config.complete_episodes  # which begin each iteration with a reset
         self._time_limit, self._overlap = time_limit, overlap
         self._groups: list[EnvGroup] = []
@@ -103,7 +103,7 @@ class Collector:
         xla_steppers = [stepper for group in self._groups if (stepper := group.vector.xla_stepper())]
         return xla_steppers if len(xla_steppers) == len(self._groups) else None
 
-    def start(self, carry: EnvCarry, actor: Actor, keys: list[Array], iteration: int) -> Collecting:
+    def start(self, carry: EnvCarry, actor: Actor, keys: GroupKeys, iteration: int) -> Collecting:
         """Begin T steps of all environments, with one key per group."""
         self._step, self._at_once = iteration * self.config.num_steps, actor.at_once
 
@@ -132,7 +132,7 @@ class Collector:
                 group.vector.abandon()
 
     def _collect(
-        self, carry: EnvCarry, actor: Actor, keys: list[Array], beat: Beat
+        self, carry: EnvCarry, actor: Actor, keys: list[AnyArray], beat: Beat
     ) -> tuple[EnvCarry, CollectedRollout]:
         first_step, steps = self._step, self.config.num_steps
         episode = np.array(carry.state.episode)
@@ -153,7 +153,7 @@ class Collector:
         self._check_numbers(buffers, first_step, steps)
         obs = self._observations()
         output: PolicyOutput = actor.packing.unpacked(buffers.outputs)
-        rollout = CollectedRollout.of_numpy(
+        rollout = CollectedRollout.of_leaves(
             obs=buffers.obs,
             last_obs=obs,
             action=output.action,
@@ -169,7 +169,9 @@ class Collector:
         after = replaced(carry.state, episode=episode, actions=actions)
         return replaced(carry, state=after, obs=obs), rollout
 
-    def _step_by_step(self, actor: Actor, keys: list[Array], buffers: Buffers, episode: np.ndarray, beat: Beat) -> None:
+    def _step_by_step(
+        self, actor: Actor, keys: list[AnyArray], buffers: Buffers, episode: np.ndarray, beat: Beat
+    ) -> None:
         """Fill the buffers, and count up the episodes."""
         first_step, steps = self._step, self.config.num_steps
 
@@ -209,7 +211,7 @@ class Collector:
         for i in range(len(self._groups) if self._overlap else 0):
             receive(i, steps - 1)
 
-    def _in_scans(self, actor: Actor, keys: list[Array], buffers: Buffers, beat: Beat) -> None:
+    def _in_scans(self, actor: Actor, keys: GroupKeys, buffers: Buffers, beat: Beat) -> None:
         """Fill the buffers. Environments in scans reset themselves, and show in the rows how their episodes end."""
         assert actor.scan_steps is not None
         first_step = self._step
@@ -293,7 +295,7 @@ class Buffers:
             obs = outcome.final[place] if outcome.final else outcome.obs[s, n].copy()
             self.finals.append((int(s), t, group.columns.start + int(n), obs))
 
-    def final_values(self, value: Callable[[np.ndarray], Array | np.ndarray]) -> np.ndarray:
+    def final_values(self, value: Callable[[np.ndarray], AnyArray]) -> np.ndarray:
         """Their values where time limits cut episodes off, N of each seed at a time; 0 elsewhere."""
         seeds, _, width = self._shape
         values = np.zeros(self._shape, np.float32)
@@ -305,8 +307,8 @@ class Buffers:
             for s, finals in enumerate(now):
                 for place, final in enumerate(finals):
                     packed[s, place] = final[3]
-            found = np.asarray(value(packed))
+            answers = np.asarray(value(packed))
             for s, finals in enumerate(now):
                 for place, (_, t, n, _) in enumerate(finals):
-                    values[s, t, n] = found[s, place]
+                    values[s, t, n] = answers[s, place]
         return values

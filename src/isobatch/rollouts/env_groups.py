@@ -10,7 +10,7 @@ from isobatch.envs.host_interface import HostEnvironment, Vector, VectorStep, ep
 
 
 @dataclass(frozen=True)
-class OwnEnvs:
+class LocalEnvs:
     """The environments of a seed that step in this process."""
 
     count: int

@@ -116,7 +116,7 @@ class Evaluator:
         self.env = env = environment_of(as_played(config))
         key, clip = jax.random.key(seed), config.hypers.obs_clip
         if isinstance(env, HostEnvironment):
-            self._choose = Choice(env, clip, deterministic)
+            self._choose = ActorFactory(env, clip, deterministic)
         else:
             self._play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
 
@@ -150,7 +150,7 @@ def held_out(config: Config) -> Config:
     return config.replace(env_kwargs=kwargs | {"num_levels": 0, "start_level": 0})
 
 
-def play_outside(asked: Evaluator, env: HostEnvironment, choose: Choice, policies: StackedPolicies) -> Episodes:
+def play_outside(asked: Evaluator, env: HostEnvironment, choose: ActorFactory, policies: StackedPolicies) -> Episodes:
     """Episodes in environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
@@ -179,7 +179,7 @@ def play_outside(asked: Evaluator, env: HostEnvironment, choose: Choice, policie
     return Episodes(returns, lengths)
 
 
-class Choice:
+class ActorFactory:
     """The actions of all policies at once, for environments that step outside JAX; compiled on the first call."""
 
     def __init__(self, env: HostEnvironment, clip: float, deterministic: bool) -> None:

@@ -6,12 +6,12 @@ All are written for one seed and are vmapped over seeds.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, DTypeLike, Float, Int, UInt32
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.spaces import Box, MultiBinary, MultiDiscrete, Space
@@ -23,7 +23,7 @@ from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.segment import (
     EndedEpisodes,
     EnvCarry,
-    Episodes,
+    EpisodeSums,
     OpenEpisodes,
     Segment,
     clip_to_bounds,
@@ -57,13 +57,13 @@ class ProcessedRollout(eqx.Module):
     """A rollout as the learner gets it, and what it left in progress."""
 
     segment: Segment
-    episodes: Episodes
+    episodes: EpisodeSums
     obs_moments: Moments | None
     open_episodes: OpenEpisodes
     fills_in: Bool[Array, "N"]
 
 
-def replaced(tree: T, **fields: Any) -> T:
+def replaced(tree: T, **fields: object) -> T:
     """`dataclasses.replace` without checks of shapes: outside compiled programs there is an axis of seeds in front."""
     copy = object.__new__(type(tree))
     for field in dataclasses.fields(tree):  # type: ignore[arg-type]  # a module of equinox is a dataclass
@@ -92,7 +92,7 @@ def action_shape(space: Space) -> tuple[int, ...]:
     return ()
 
 
-def action_dtype(space: Space) -> Any:
+def action_dtype(space: Space) -> DTypeLike:
     return jnp.float32 if isinstance(space, Box) else jnp.int32
 
 

@@ -17,7 +17,7 @@ from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.segment import (
     EndedEpisodes,
     EnvCarry,
-    Episodes,
+    EpisodeSums,
     OpenEpisodes,
     Preprocess,
     Segment,
@@ -121,7 +121,7 @@ def collect(
     key: Key[Array, ""],
     whole_episodes: bool = False,
     first: Int[Array, ""] | None = None,
-) -> tuple[EnvCarry, Segment, Episodes, Array]:
+) -> tuple[EnvCarry, Segment, EpisodeSums, Array]:
     """Run the policy for T steps. Also returns the raw observations, for the normalizer to learn from.
 
     With `whole_episodes` only those episodes count that `complete_episodes` uses. `first` as in `step_keys`.

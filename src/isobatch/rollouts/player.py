@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from isobatch.rollouts.collector import Actor, Collector
 from isobatch.rollouts.env_groups import group_columns
 from isobatch.rollouts.host_rollout import choose, host_carry, value
 from isobatch.rollouts.packing import Packing, packed
-from isobatch.rollouts.segment import Segment, preprocessor, to_segment
+from isobatch.rollouts.segment import EnvCarry, Segment, preprocessor, to_segment
 from isobatch.settings.config import Config
 
 
@@ -75,7 +75,7 @@ class Player:
     ) -> None:
         self._collector.close()
 
-    def _not_running(self) -> Any:
+    def _not_running(self) -> EnvCarry:
         carry = host_carry(self.env, self._num_envs, 0)
         return jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * len(self._seeds)), carry)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,9 @@ from isobatch.rollouts.packing import packed
 from isobatch.settings.geometry import divisors
 
 LONGEST = 64  # steps of one call, during which nobody sees a sign of life
+
+
+Group = tuple[Array, Array, Array]  # handle, keys, observations
 
 
 class ScannedSteps(NamedTuple):
@@ -47,7 +50,7 @@ def scan_steps(
     to a group, so one can step while the policy acts for the other.
     """
 
-    def step(groups: list[Any], _: None) -> tuple[list[Any], ScannedSteps]:
+    def step(groups: list[Group], index: None) -> tuple[list[Group], ScannedSteps]:
         sent, after, rows = [], [], []
         for stepper, (handle, key, seen) in zip(xla_steppers, groups, strict=True):
             later, output = choose(leaves, key, seen)
@@ -55,7 +58,7 @@ def scan_steps(
             sent.append((stepper.send(handle, actions), later, output))
         for stepper, (_, _, seen), (handle, key, output) in zip(xla_steppers, groups, sent, strict=True):
             handle, moved = stepper.receive(handle)
-            arrays: list[Any] = [array.reshape(seen.shape[:2] + array.shape[1:]) for array in moved[:4]]
+            arrays = [array.reshape(seen.shape[:2] + array.shape[1:]) for array in moved[:4]]
             shown, *outcome = arrays
             after.append((handle, key, shown))
             rows.append(ScannedSteps(seen, jax.vmap(packed)(output), *outcome))

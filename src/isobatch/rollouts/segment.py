@@ -7,12 +7,11 @@ observation, also in the middle of a rollout.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from isobatch.envs.host_interface import AnyEnvironment
 from isobatch.envs.spaces import Box
@@ -55,13 +54,13 @@ class EndedEpisodes(eqx.Module):
     total: Float[Array, "*T N"]
     length: Int[Array, "*T N"]
 
-    def sums(self, among: Bool[Array, "*T N"] | None = None) -> Episodes:
+    def sums(self, among: Bool[Array, "*T N"] | None = None) -> EpisodeSums:
         """Added up, of all or of those `among` these."""
         counted = self.counted if among is None else self.counted & among
-        return Episodes(*(jnp.sum(jnp.where(counted, e, 0), dtype=jnp.float32) for e in jax.tree.leaves(self)))
+        return EpisodeSums(*(jnp.sum(jnp.where(counted, e, 0), dtype=jnp.float32) for e in jax.tree.leaves(self)))
 
 
-class Episodes(eqx.Module):
+class EpisodeSums(eqx.Module):
     """Sums over the episodes that ended during a rollout; sums, so that they add up over rollouts."""
 
     count: Float[Array, ""]
@@ -72,7 +71,7 @@ class Episodes(eqx.Module):
 class EnvCarry(eqx.Module):
     """Where the environments stand between two rollouts."""
 
-    state: Any
+    state: PyTree  # `HostState`, or that of an environment written in JAX
     obs: Array
     episodes: OpenEpisodes
 

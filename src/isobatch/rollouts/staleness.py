@@ -6,11 +6,9 @@ that place; during the first s iterations there is nothing to take out and data 
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, DTypeLike, Int
 
 from isobatch.envs.host_interface import AnyEnvironment
 from isobatch.networks.actor_critic import Networks
@@ -24,7 +22,7 @@ def empty_queue(config: Config, env: AnyEnvironment, networks: Networks) -> Segm
     return jax.tree.map(lambda leaf: jnp.zeros((config.staleness, *leaf.shape), leaf.dtype), shapes)
 
 
-def segment_shapes(config: Config, env: AnyEnvironment, networks: Networks) -> Any:
+def segment_shapes(config: Config, env: AnyEnvironment, networks: Networks) -> Segment:
     """A segment of shapes and types."""
 
     def one() -> Segment:
@@ -49,7 +47,7 @@ def segment_shapes(config: Config, env: AnyEnvironment, networks: Networks) -> A
     return jax.eval_shape(one)
 
 
-def seen_dtype(config: Config, env: AnyEnvironment) -> Any:
+def seen_dtype(config: Config, env: AnyEnvironment) -> DTypeLike:
     """Of observations as the networks see them, and as rollouts are kept."""
     as_float = config.normalize_observations or env.obs_dtype == "float32"
     return jnp.result_type(float) if as_float else env.obs_dtype

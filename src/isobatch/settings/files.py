@@ -22,9 +22,9 @@ def dump_settings(settings: Mapping[str, object]) -> str:
     return yaml.safe_dump(dict(settings), sort_keys=False)
 
 
-def load_config(path: Path, base: Config | None = None) -> Config:
-    """A config from a YAML file of settings, those it does not name taken from `base`."""
-    return (base or Config()).replace(**load_yaml(path))
+def load_config(path: Path) -> Config:
+    """A config from a YAML file of settings."""
+    return Config().replace(**load_yaml(path))
 
 
 def load_yaml(path: Path) -> SettingsByName:

@@ -121,14 +121,14 @@ def divisors(n: int) -> list[int]:
     Above it, what is left of `n` without its prime factors up to TRIALS is not split further, so that a size beyond
     reason takes milliseconds and not hours; those divisors are missing.
     """
-    found, factor = [1], 2
+    products, factor = [1], 2
     while n > 1:
         if factor * factor > n or factor > TRIALS:
             factor = n
-        layer = found
+        layer = products
         while n % factor == 0:
             n //= factor
             layer = [k * factor for k in layer]
-            found = found + layer
+            products = products + layer
         factor += 1 + factor % 2
-    return sorted(found)
+    return sorted(products)

@@ -83,7 +83,7 @@ ENCODERS: dict[str, SettingsByName] = {
 }
 
 
-class Published(NamedTuple):
+class PublishedSettings(NamedTuple):
     """An algorithm with settings of its own, and the environment it is meant for unless another one is named."""
 
     algo: str
@@ -125,12 +125,12 @@ MUJOCO: SettingsByName = dict(
 
 HILTON = "Hilton, Cobbe, Schulman 2021"
 PUBLISHED = {
-    "procgen-ppo": Published("ppo", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
-    "procgen-ppo-ewma": Published("ppo-ewma", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
-    "procgen-ppg": Published("ppg", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
-    "procgen-ppg-ewma": Published("ppg-ewma", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
-    "atari-ppo": Published("ppo", "envpool/Breakout-v5", ATARI, "CleanRL, ppo_atari_envpool.py"),
-    "mujoco-ppo": Published("ppo", "envpool/HalfCheetah-v4", MUJOCO, "CleanRL, ppo_continuous_action.py"),
+    "procgen-ppo": PublishedSettings("ppo", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
+    "procgen-ppo-ewma": PublishedSettings("ppo-ewma", "envpool/CoinrunHard-v0", PROCGEN, HILTON),
+    "procgen-ppg": PublishedSettings("ppg", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
+    "procgen-ppg-ewma": PublishedSettings("ppg-ewma", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
+    "atari-ppo": PublishedSettings("ppo", "envpool/Breakout-v5", ATARI, "CleanRL, ppo_atari_envpool.py"),
+    "mujoco-ppo": PublishedSettings("ppo", "envpool/HalfCheetah-v4", MUJOCO, "CleanRL, ppo_continuous_action.py"),
 }
 STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
 

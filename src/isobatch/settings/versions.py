@@ -20,19 +20,19 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that results depend on."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            installed[package] = "not installed"
+    return installed
 
 
-def difference(expected: dict[str, str], found: dict[str, str]) -> str:
+def difference(expected: dict[str, str], installed: dict[str, str]) -> str:
     """Packages that are installed where the grid was begun, and are not the same here."""
     return " and ".join(
-        f"{name} {found[name]} where {version} is used"
+        f"{name} {installed[name]} where {version} is used"
         for name, version in expected.items()
-        if version != "not installed" and found[name] != version
+        if version != "not installed" and installed[name] != version
     )

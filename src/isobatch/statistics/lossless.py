@@ -29,7 +29,7 @@ Verdict = Literal["loses nothing", "loses", "cannot be told"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SizeComparison:
     """One size with the best smaller one."""
 
     best_smaller: int  # its place in the list of sizes
@@ -40,7 +40,7 @@ class Comparison:
 @dataclass(frozen=True)
 class CriticalSize:
     size: Estimate  # where nothing is lost at any size: the largest one, without an upper end
-    comparisons: tuple[Comparison, ...]  # of all sizes but the smallest
+    comparisons: tuple[SizeComparison, ...]  # of all sizes but the smallest
 
 
 def critical_size(sizes: Sequence[float], scores: np.ndarray, tolerance: float) -> CriticalSize:
@@ -50,7 +50,7 @@ def critical_size(sizes: Sequence[float], scores: np.ndarray, tolerance: float) 
     for place in range(1, len(sizes)):
         best = int(np.argmax(means[:place]))
         difference, _ = contrast([(1.0, scores[place] - scores[best])])
-        compared.append(Comparison(best, difference, _verdict(difference, tolerance)))
+        compared.append(SizeComparison(best, difference, _verdict(difference, tolerance)))
     doubtful = [place for place, each in enumerate(compared, 1) if each.verdict != "loses nothing"]
     lost = [place for place, each in enumerate(compared, 1) if each.verdict == "loses"]
     value = _crossing(sizes, [0.0, *(each.difference.value for each in compared)], -tolerance)

@@ -19,7 +19,7 @@ from isobatch.settings.presets import bare_id
 
 
 @dataclass(frozen=True)
-class Range:
+class ReturnRange:
     """The returns that count as 0 and as 1, and where they are from."""
 
     low: float
@@ -57,22 +57,22 @@ MEASURED = "low: random actions, measured here; high: "
 TRAINED = MEASURED + "best median final return of a preset in docs/results/training.md"
 PUBLISHED = MEASURED + "trained PPO agent in the README of gymnax 1.0.1"
 ZOO = MEASURED + "trained PPO agent in benchmark.md of rl-zoo3"
-OTHERS: dict[str, Range] = {  # with the standard error of low
-    "CartPole-v1": Range(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
-    "LunarLander-v3": Range(-181.3, 200, MEASURED + "what Gymnasium's page calls solved"),  # +- 6.2
-    "Acrobot-v1": Range(-498.7, -79.4, TRAINED),  # +- 0.38
-    "Pendulum-v1": Range(-1223.9, -174.6, TRAINED),  # +- 9.0
-    "MountainCar-v0": Range(-200.0, -110.4, ZOO),  # +- 0
-    "MountainCarContinuous-v0": Range(-33.2, 95.0, TRAINED),  # +- 0.10
-    "BipedalWalker-v3": Range(-100.0, 213.3, ZOO),  # +- 0.94
-    "Hopper-v4": Range(19.4, 2410.4, ZOO),  # +- 0.59
-    "Swimmer-v4": Range(0.66, 281.6, ZOO),  # +- 0.34
-    "HalfCheetah-v4": Range(-276.0, 5819.1, ZOO),  # +- 4.7
-    "Walker2d-v4": Range(2.15, 3478.8, ZOO),  # +- 0.33
-    "Breakout-MinAtar": Range(0.41, 10.4, TRAINED),  # +- 0.021
-    "Asterix-MinAtar": Range(0.54, 15, PUBLISHED),  # +- 0.028
-    "SpaceInvaders-MinAtar": Range(3.94, 131, PUBLISHED),  # +- 0.098
-    "Freeway-MinAtar": Range(0.42, 58, PUBLISHED),  # +- 0.021
+OTHERS: dict[str, ReturnRange] = {  # with the standard error of low
+    "CartPole-v1": ReturnRange(22.3, 500, MEASURED + "the maximum"),  # +- 0.36
+    "LunarLander-v3": ReturnRange(-181.3, 200, MEASURED + "what Gymnasium's page calls solved"),  # +- 6.2
+    "Acrobot-v1": ReturnRange(-498.7, -79.4, TRAINED),  # +- 0.38
+    "Pendulum-v1": ReturnRange(-1223.9, -174.6, TRAINED),  # +- 9.0
+    "MountainCar-v0": ReturnRange(-200.0, -110.4, ZOO),  # +- 0
+    "MountainCarContinuous-v0": ReturnRange(-33.2, 95.0, TRAINED),  # +- 0.10
+    "BipedalWalker-v3": ReturnRange(-100.0, 213.3, ZOO),  # +- 0.94
+    "Hopper-v4": ReturnRange(19.4, 2410.4, ZOO),  # +- 0.59
+    "Swimmer-v4": ReturnRange(0.66, 281.6, ZOO),  # +- 0.34
+    "HalfCheetah-v4": ReturnRange(-276.0, 5819.1, ZOO),  # +- 4.7
+    "Walker2d-v4": ReturnRange(2.15, 3478.8, ZOO),  # +- 0.33
+    "Breakout-MinAtar": ReturnRange(0.41, 10.4, TRAINED),  # +- 0.021
+    "Asterix-MinAtar": ReturnRange(0.54, 15, PUBLISHED),  # +- 0.028
+    "SpaceInvaders-MinAtar": ReturnRange(3.94, 131, PUBLISHED),  # +- 0.098
+    "Freeway-MinAtar": ReturnRange(0.42, 58, PUBLISHED),  # +- 0.021
 }
 BOUNDS: dict[str, tuple[float, float]] = {
     "CartPole-v1": (0, 500),
@@ -106,14 +106,14 @@ def _name(env: str) -> str:
 def halves(envs: Iterable[str]) -> dict[str, list[str]]:
     """Procgen's games that the paper tuned on, and the others: of environments among which are both, else none."""
     listed = list(envs)
-    found = {
+    by_half = {
         name: [env for env in listed if _name(env) in games]
         for name, games in (("first eight games", FIRST_EIGHT), ("last eight games", LAST_EIGHT))
     }
-    return found if all(found.values()) else {}
+    return by_half if all(by_half.values()) else {}
 
 
-def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
+def range_of(env: str, ranges: Mapping[str, ReturnRange] | None = None) -> ReturnRange:
     """The range of an environment: from `ranges` first, then the tables above.
 
     Which backend steps an environment does not matter. Procgen games go by their own name or EnvPool's: bigfish,
@@ -125,15 +125,15 @@ def range_of(env: str, ranges: Mapping[str, Range] | None = None) -> Range:
     if name in OTHERS:
         return OTHERS[name]
     if name in PROCGEN_HARD:
-        return Range(*PROCGEN_HARD[name], source="Procgen hard, Cobbe et al. (2020)")
+        return ReturnRange(*PROCGEN_HARD[name], source="Procgen hard, Cobbe et al. (2020)")
     known = [*(ranges or {}), *OTHERS, *PROCGEN_HARD]
     raise UsageError(
-        f"env = {env!r} has no return range: give one as ranges={{{env!r}: Range(low, high, source)}}"
+        f"env = {env!r} has no return range: give one as ranges={{{env!r}: ReturnRange(low, high, source)}}"
         f"{near_matches(env, known)}"
     )
 
 
-def normalize(env: str, returns: ArrayLike, ranges: Mapping[str, Range] | None = None) -> np.ndarray:
+def normalize(env: str, returns: ArrayLike, ranges: Mapping[str, ReturnRange] | None = None) -> np.ndarray:
     """(R - low) / (high - low) for the returns R of one environment."""
     scale = range_of(env, ranges)
     return (np.asarray(returns, dtype=np.float64) - scale.low) / (scale.high - scale.low)

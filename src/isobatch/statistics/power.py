@@ -36,7 +36,7 @@ def seeds_to_tell(terms: Sequence[tuple[float, np.ndarray]], effect: float = SMA
         return FEWEST_SEEDS
     freedom = variance**2 / float(np.sum(parts**2))  # for each seed beyond the first
 
-    def found(n: int) -> float:
+    def power_of(n: int) -> float:
         v, shift = (n - 1) * freedom, effect / math.sqrt(variance / n)
         t = stats.t.ppf((1 + LEVEL) / 2, v)
         return float(stats.nct.sf(t, v, shift) + stats.nct.cdf(-t, v, shift))
@@ -44,6 +44,6 @@ def seeds_to_tell(terms: Sequence[tuple[float, np.ndarray]], effect: float = SMA
     # With known variance: ((z_{1 - alpha/2} + z_power) / effect)^2 V seeds. Student's t needs a few more.
     quantiles = stats.norm.ppf((1 + LEVEL) / 2) + stats.norm.ppf(power)
     n = max(FEWEST_SEEDS, math.floor((quantiles / effect) ** 2 * variance))
-    while found(n) < power:
+    while power_of(n) < power:
         n += 1
     return n

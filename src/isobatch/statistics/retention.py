@@ -21,12 +21,12 @@ def kept(x: Scores, base: Scores) -> tuple[dict[str, Estimate], Estimate]:
     """
     ratios: dict[str, float] = {}
     terms: dict[str, list[tuple[float, np.ndarray]]] = {}
-    for env, (runs, own) in matched(x, base).items():
-        reference = float(np.mean(own))
+    for env, (runs, base_runs) in matched(x, base).items():
+        reference = float(np.mean(base_runs))
         if reference <= 0:
             raise UsageError(f"the base of {env!r} has a mean score of {reference:g}: nothing was learned to be kept.")
         ratio = float(np.mean(runs)) / reference
-        ratios[env], terms[env] = ratio, [(1 / reference, runs), (-ratio / reference, own)]
+        ratios[env], terms[env] = ratio, [(1 / reference, runs), (-ratio / reference, base_runs)]
     each = {env: around(ratio, terms[env]) for env, ratio in ratios.items()}
     share = 1 / len(ratios)
     all_terms = [(share * a, values) for pair in terms.values() for a, values in pair]

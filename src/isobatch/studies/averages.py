@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isobatch.errors import UsageError
-from isobatch.statistics.normalization import Range, normalize
+from isobatch.statistics.normalization import ReturnRange, normalize
 from isobatch.studies.charts import is_reference, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import levels, select
@@ -87,16 +87,16 @@ def label_of(study: Study, row: Row, factors: list[str], by: str) -> str:
     return variant_name(row, [factor for factor in factors if factor != by] or factors)
 
 
-def normalized(runs: list[Row], table: Table | None, points: int, ranges: Mapping[str, Range]) -> np.ndarray:
+def normalized(runs: list[Row], table: Table | None, points: int, ranges: Mapping[str, ReturnRange]) -> np.ndarray:
     """[seeds, P]: not a number before the first episode ended; 0 from where a run diverged."""
     env, last = runs[0]["env"], max(row["env_steps"] for row in runs)
     lines = np.full((len(runs), points), np.nan)
     if table is not None and len(table["seed"]):
         seeds = np.unique(table["seed"]).tolist()
-        _, found = seed_lines(table, RETURN, points, last)
+        _, returns = seed_lines(table, RETURN, points, last)
         for place, row in enumerate(runs):
             if row["seed"] in seeds:
-                lines[place] = normalize(env, found[seeds.index(row["seed"])], ranges)
+                lines[place] = normalize(env, returns[seeds.index(row["seed"])], ranges)
     x = np.linspace(0, last, points + 1)[1:]
     for place, row in enumerate(runs):
         if row["diverged"]:

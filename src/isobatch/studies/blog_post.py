@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from isobatch.drawing import save_figure
 from isobatch.files import replace_file
-from isobatch.laboratory.diagnosis import Say, Watch
+from isobatch.formatting import Say
+from isobatch.laboratory.diagnosis import Watch
 from isobatch.laboratory.sections.geometries import draw_over_training
 from isobatch.studies import blog_post_figures as figures
 from isobatch.studies.blog_post_claims import Claim, judge
@@ -59,8 +60,8 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     keep("figure-4.png", figures.figure_4(late))
     keep("figure-5.png", figures.figure_5(late))
 
-    batches, own = bench.batches(LONG, (LONG, SHORT)), bench.batches(SHORT, (SHORT,))
-    keep("figure-3.png", figures.figure_3(batches, own))
+    batches, short_batches = bench.batches(LONG, (LONG, SHORT)), bench.batches(SHORT, (SHORT,))
+    keep("figure-3.png", figures.figure_3(batches, short_batches))
     keep("figure-6.png", figures.figure_6(batches))
 
     checkpoints = tuple(range(FIGURE_2_INTERVAL, LATE + 1, FIGURE_2_INTERVAL))
@@ -77,7 +78,9 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     staggered = bench.diagnose("staggered", "geometries", (LATE,), 0.05, {"staggered_resets": True})[0]
 
     claims = judge(
-        Measurements(early, late, batches, own, over_time, over_training, last, staggered, length, shuffled, scores)
+        Measurements(
+            early, late, batches, short_batches, over_time, over_training, last, staggered, length, shuffled, scores
+        )
     )
     replace_file(out / "claims.json", json.dumps({"claims": [vars(claim) for claim in claims]}, indent=1) + "\n")
     watch("done", 1.0)

@@ -24,7 +24,7 @@ from isobatch.studies.blog_post_measurements import (
     SHORT,
     Measurements,
     OverLength,
-    Scores,
+    SeedReturns,
     Shuffling,
 )
 
@@ -64,7 +64,7 @@ def judge(measured: Measurements) -> list[Claim]:
             "In covariance form the correlation is close to zero (the post: -0.007 to 0)",
             all(max(abs(e.low), abs(e.high)) < NEGLIGIBLE for e in lags.values()),
             any(e.low > NEGLIGIBLE or e.high < -NEGLIGIBLE for e in lags.values()),
-            ", ".join(f"{words(lags[lag])} at lag {lag}" for lag in FIGURE_2_LAGS),
+            ", ".join(f"{shown(lags[lag])} at lag {lag}" for lag in FIGURE_2_LAGS),
         ),
         *(
             aligned(whose, batches[f"{LONG}, 0.95"].extreme, short[f"{SHORT}, 0.95"].extreme)
@@ -74,30 +74,30 @@ def judge(measured: Measurements) -> list[Claim]:
             "At equal data a longer rollout has a larger variance: 4x256 more than 16x64",
             ratio.high < 1,
             ratio.low > 1,
-            f"Var(16x64) / Var(4x256) is {words(ratio)}; directly, on {DIRECT_BATCHES} batches each: "
-            f"{words(batches['4x256, 0.95'].variance)} at 4x256, "
-            f"{words(batches['16x64, 0.95'].variance)} at 16x64",
+            f"Var(16x64) / Var(4x256) is {shown(ratio)}; directly, on {DIRECT_BATCHES} batches each: "
+            f"{shown(batches['4x256, 0.95'].variance)} at 4x256, "
+            f"{shown(batches['16x64, 0.95'].variance)} at 16x64",
         ),
         longer(measured.over_length),
         claim_of(
             "It is the covariance along a trajectory that does it: long rollouts have a smaller effective sample size",
             worth.high < 1024,
             worth.low > (1 - NEGLIGIBLE) * 1024,
-            f"1,024 samples of 4x256 are worth {words(worth)} independent ones; single samples make {words(alone)} "
+            f"1,024 samples of 4x256 are worth {shown(worth)} independent ones; single samples make {shown(alone)} "
             "of the variance of a rollout of 1,024 steps",
         ),
         claim_of(
             "Short rollouts are biased, long ones less so",
             short.low > long.high,
             short.high < long.low,
-            "squared bias " + ", ".join(f"{words(rows[name].squared_bias)} at {name}" for name in SHOWN_SHAPES),
+            "squared bias " + ", ".join(f"{shown(rows[name].squared_bias)} at {name}" for name in SHOWN_SHAPES),
         ),
         claim_of(
             "A larger lambda makes the directions of single gradients more various",
             means[0.0].low > means[0.95].high and means[0.95].value > means[1.0].value,
             means[0.0].high < means[1.0].low,
             "mean cosine of a sample with the batch's gradient: "
-            + ", ".join(f"{words(mean)} at lambda {lam:g}" for lam, mean in means.items()),
+            + ", ".join(f"{shown(mean)} at lambda {lam:g}" for lam, mean in means.items()),
         ),
         *(
             claim_of(
@@ -106,7 +106,7 @@ def judge(measured: Measurements) -> list[Claim]:
                 any(getattr(one.excess[40], kind).high < 0 for one in cosines.values()),
                 f"{name} at lag 40, minus across: "
                 + ", ".join(
-                    f"{words(getattr(one.excess[40], kind))} at lambda {lam:g}" for lam, one in cosines.items()
+                    f"{shown(getattr(one.excess[40], kind))} at lambda {lam:g}" for lam, one in cosines.items()
                 ),
             )
             for kind, name, alike in KINDS
@@ -122,7 +122,7 @@ def judge(measured: Measurements) -> list[Claim]:
             across.high < NEGLIGIBLE * rows["1024x1"].variance.value,
             "variance reset together and staggered: "
             + ", ".join(
-                f"{words(rows[name].variance)} and {words(staggered[name].variance)} at {name}" for name in SHOWN_SHAPES
+                f"{shown(rows[name].variance)} and {shown(staggered[name].variance)} at {name}" for name in SHOWN_SHAPES
             ),
         ),
     ]
@@ -140,7 +140,7 @@ def alike_pairs(alike: str, kind: str, name: str, cosines: SampleCosines) -> Cla
         f"{name} within: "
         + ", ".join(f"{within[lag].value:+.3f} at lag {lag}" for lag in PAIR_LAGS)
         + f"; across: {getattr(cosines.across.means, kind).value:+.3f}; within minus across: "
-        + ", ".join(f"{words(excess[lag])} at lag {lag}" for lag in PAIR_LAGS),
+        + ", ".join(f"{shown(excess[lag])} at lag {lag}" for lag in PAIR_LAGS),
     )
 
 
@@ -149,66 +149,66 @@ def aligned(whose: str, long: Estimate, short: Estimate) -> Claim:
         f"Gradients of {LONG} batches are more often strongly aligned or opposed than those of {SHORT} ({whose})",
         long.low > short.high,
         long.high < short.low,
-        f"mean absolute cosine between {DIRECT_BATCHES} batches: {words(long)} at {LONG}, {words(short)} at {SHORT}",
+        f"mean absolute cosine between {DIRECT_BATCHES} batches: {shown(long)} at {LONG}, {shown(short)} at {SHORT}",
     )
 
 
-def longer(found: OverLength) -> Claim:
-    ratio = found.individual_ratio
+def longer(lengths: OverLength) -> Claim:
+    ratio = lengths.individual_ratio
     return claim_of(
         "The individual variance grows with T, since advantages over long horizons are noisy",
         ratio.low > 1,
         ratio.high < 1 + NEGLIGIBLE,
         "the part of single samples, at equal data: "
-        + ", ".join(f"{words(one)} at T = {steps}" for steps, one in found.individual.items())
-        + f"; T = {LENGTHS[-1]} over T = {LENGTHS[0]}: {words(ratio)}",
+        + ", ".join(f"{shown(one)} at T = {steps}" for steps, one in lengths.individual.items())
+        + f"; T = {LENGTHS[-1]} over T = {LENGTHS[0]}: {shown(ratio)}",
     )
 
 
-def lambda_at_lengths(found: OverLength) -> Claim:
-    effects = found.lambda_effect
+def lambda_at_lengths(lengths: OverLength) -> Claim:
+    effects = lengths.lambda_effect
     return claim_of(
         "Lambda acts alike on the variance at short and at long rollouts",
         all(one.low > 1 for one in effects.values()) or all(one.high < 1 for one in effects.values()),
         any(one.low > 1 for one in effects.values()) and any(one.high < 1 for one in effects.values()),
         "variance at lambda 1 over that at lambda 0: "
-        + ", ".join(f"{words(one)} at {shape}" for shape, one in effects.items())
-        + f"; {LONG} over {SHORT}: {words(found.effect_ratio)}",
+        + ", ".join(f"{shown(one)} at {shape}" for shape, one in effects.items())
+        + f"; {LONG} over {SHORT}: {shown(lengths.effect_ratio)}",
     )
 
 
-def less_extreme(found: dict[str, tuple[Estimate, Estimate]]) -> Claim:
+def less_extreme(cosines: dict[str, tuple[Estimate, Estimate]]) -> Claim:
     return claim_of(
         "With a larger lambda the gradients of batches are less extreme",
-        all(one.high < zero.low for zero, one in found.values()),
-        any(one.low > zero.high for zero, one in found.values()),
+        all(one.high < zero.low for zero, one in cosines.values()),
+        any(one.low > zero.high for zero, one in cosines.values()),
         "mean absolute cosine between batches, lambda 0 and 1: "
-        + ", ".join(f"{words(zero)} and {words(one)} at {shape}" for shape, (zero, one) in found.items()),
+        + ", ".join(f"{shown(zero)} and {shown(one)} at {shape}" for shape, (zero, one) in cosines.items()),
     )
 
 
-def shuffled(found: Shuffling) -> Claim:
+def shuffled(shuffling: Shuffling) -> Claim:
     return claim_of(
         "Shuffling takes correlation out of minibatches",
-        found.difference.low > 0,
-        found.difference.high < NEGLIGIBLE * found.shuffled.value,
-        f"variance that a minibatch of {found.size} adds to its batch: {words(found.shuffled)} shuffled, "
-        f"{words(found.rows)} if it is one environment's samples; difference {words(found.difference)}",
+        shuffling.difference.low > 0,
+        shuffling.difference.high < NEGLIGIBLE * shuffling.shuffled.value,
+        f"variance that a minibatch of {shuffling.size} adds to its batch: {shown(shuffling.shuffled)} shuffled, "
+        f"{shown(shuffling.rows)} if it is one environment's samples; difference {shown(shuffling.difference)}",
     )
 
 
-def clipping(found: TrustRegion) -> Claim:
-    last = found.rows[-1]
+def clipping(region: TrustRegion) -> Claim:
+    last = region.rows[-1]
     return claim_of(
         "Clipping changes the direction of the update: another kind of bias",
         last.cosine.high < 1 - NEGLIGIBLE,
         last.cosine.low > 1 - NEGLIGIBLE,
-        f"after {last.epoch} epochs the clipped gradient has a cosine of {words(last.cosine)} with the one without "
-        f"clipping, {words(last.clip_fraction)} of the samples are out of range",
+        f"after {last.epoch} epochs the clipped gradient has a cosine of {shown(last.cosine)} with the one without "
+        f"clipping, {shown(last.clip_fraction)} of the samples are out of range",
     )
 
 
-def trained(scores: dict[str, Scores]) -> Claim:
+def trained(scores: dict[str, SeedReturns]) -> Claim:
     """Both settings, trained."""
     over_run, final = (
         contrast([(1.0, np.array(short)), (-1.0, np.array(long))])[0]
@@ -222,8 +222,8 @@ def trained(scores: dict[str, Scores]) -> Claim:
         "The choice of N and T influences learning",
         over_run.low > 0 or over_run.high < 0,
         max(abs(over_run.low), abs(over_run.high)) < NEGLIGIBLE,
-        f"normalized return of {SHORT} minus {LONG}, {len(scores[LONG].final)} seeds each: {words(over_run)} over the "
-        f"run, {words(final)} in the end; standard deviation over seeds in the end "
+        f"normalized return of {SHORT} minus {LONG}, {len(scores[LONG].final)} seeds each: {shown(over_run)} over the "
+        f"run, {shown(final)} in the end; standard deviation over seeds in the end "
         + ", ".join(f"{value:.3f} at {shape}" for shape, value in spread.items()),
     )
 
@@ -232,5 +232,5 @@ def claim_of(claim: str, holds: bool, fails: bool, evidence: str) -> Claim:
     return Claim(claim, "holds" if holds else "does not hold" if fails else "cannot be told", evidence)
 
 
-def words(measured: Estimate) -> str:
+def shown(measured: Estimate) -> str:
     return with_interval(measured, ends=TO)

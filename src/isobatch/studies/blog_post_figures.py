@@ -63,12 +63,12 @@ def correlations(diagnosis: Diagnosis) -> dict[int, Estimate]:
     return {row.lag: row.estimate for row in diagnosis.get(Lags).correlation}
 
 
-def figure_3(batches: Batches, own: Batches) -> Figure:
+def figure_3(batches: Batches, short_batches: Batches) -> Figure:
     """Also of one policy at both shapes: the settings' own policies differ in more than the shape of their batches."""
     figure, panels = new_panels(1, 3, (13, 4))
     shown = {
         f"{LONG}, its policy": batches[f"{LONG}, 0.95"],
-        f"{SHORT}, its policy": own[f"{SHORT}, 0.95"],
+        f"{SHORT}, its policy": short_batches[f"{SHORT}, 0.95"],
         f"{SHORT}, policy of {LONG}": batches[f"{SHORT}, 0.95"],
     }
     for axes, (title, numbers) in zip(panels, shown.items(), strict=True):

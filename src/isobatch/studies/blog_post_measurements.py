@@ -15,12 +15,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from isobatch.formatting import Say
 from isobatch.gradients.correlation import cosine_matrix
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import batch_products, few_batches, mean_over_batches
-from isobatch.laboratory.diagnosis import Diagnosis, Say, Watch, diagnose, subject_of
+from isobatch.laboratory.diagnosis import Diagnosis, Watch, diagnose, subject_of
 from isobatch.laboratory.landscape import at_geometry, measure
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.result_key import key_of
@@ -93,7 +94,7 @@ class Shuffling:
 
 
 @dataclass(frozen=True)
-class Scores:
+class SeedReturns:
     """Normalized returns of the seeds of a setting."""
 
     final: tuple[float, ...]
@@ -114,7 +115,7 @@ class Measurements:
     staggered: Diagnosis  # its geometries if environments were not reset together
     over_length: OverLength
     shuffling: Shuffling
-    scores: dict[str, Scores]  # by setting
+    scores: dict[str, SeedReturns]  # by setting
 
 
 class Bench:
@@ -128,7 +129,7 @@ class Bench:
     def run_dir(self, shape: str) -> Path:
         return self.out / "run" if shape == LONG else self.out / f"run-{shape}"
 
-    def train(self, shape: str, share: float) -> Scores:
+    def train(self, shape: str, share: float) -> SeedReturns:
         """Goes on with a run that was begun; every ten iterations are kept."""
         path, config, before = self.run_dir(shape), post_config(shape), self.done
         begun = RunDirectory.holds_run(path)
@@ -153,9 +154,9 @@ class Bench:
         words = "".join(letter if letter.isalnum() else "-" for letter in name)
         path = self.out / "results" / f"{shape}-{iteration:09d}-{words}.json"
         key = key_of(subject, iteration, name)
-        found = load(path, key, kind) or store(path, key, made(subject))
+        result = load(path, key, kind) or store(path, key, made(subject))
         self.done += share
-        return found
+        return result
 
     def cosines(self, iteration: int, lam: float) -> SampleCosines:
         def made(subject: Subject) -> SampleCosines:
@@ -165,7 +166,7 @@ class Bench:
 
     def batches(self, policy: str, shapes: tuple[str, ...]) -> dict[str, BatchNumbers]:
         """Of batches of some shapes and all lambda, that the last policy of a setting collects."""
-        found = {}
+        numbers = {}
         for shape in shapes:
             for lam in LAMBDAS:
                 name = f"{shape}, {lam:g}"
@@ -173,8 +174,8 @@ class Bench:
                 def made(subject: Subject, shape: str = shape, lam: float = lam) -> BatchNumbers:
                     return batch_numbers(subject, *SHAPES[shape], lam)
 
-                found[name] = self.piece(policy, LATE, f"batches {name}", BatchNumbers, made, 0.01)
-        return found
+                numbers[name] = self.piece(policy, LATE, f"batches {name}", BatchNumbers, made, 0.01)
+        return numbers
 
     def over_length(self) -> OverLength:
         return self.piece(LONG, LATE, "variance over T and lambda", OverLength, over_length, 0.04)
@@ -194,21 +195,21 @@ class Bench:
         """Sections of a diagnosis of the long setting's policies, each kept as it is finished."""
         chosen = dataclasses.replace(options or self.options, sections=sections)
         which, before = ",".join(map(str, iterations)), self.done
-        found = diagnose(
+        diagnoses = diagnose(
             self.run_dir(LONG), chosen, which, None, self.out / folder, changes or {},
             lambda what, part: self.watch(what, before + share * part),
         )  # fmt: skip
         self.done = before + share
-        return found
+        return diagnoses
 
 
-def scores_of(path: Path, config: Config) -> Scores:
+def scores_of(path: Path, config: Config) -> SeedReturns:
     table = RunDirectory.open(path).metrics()
     curves = [{name: values[table["seed"] == seed] for name, values in table.items()} for seed in range(SEEDS)]
     final = [final_return(curve, config.env_steps) for curve in curves]
     mean = [mean_return(curve) for curve in curves]
     ends, means = (tuple(normalize(config.env, np.array(each, float)).tolist()) for each in (final, mean))
-    return Scores(ends, means)
+    return SeedReturns(ends, means)
 
 
 def batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float) -> BatchNumbers:
@@ -225,16 +226,16 @@ def over_length(subject: Subject) -> OverLength:
     shapes = ",".join(f"{budget // steps}x{steps}" for steps in LENGTHS)
     options = dataclasses.replace(subject.options, budget=budget, geometries=shapes)
     subject = dataclasses.replace(subject, options=options)
-    own = subject.config.hypers.gae_lambda
+    gae_lambda = subject.config.hypers.gae_lambda
     ends = (LAMBDAS[0], LAMBDAS[-1])
-    variants = [(t, own) for t in LENGTHS] + [(t, lam) for _, t in SHAPES.values() for lam in ends]
+    variants = [(t, gae_lambda) for t in LENGTHS] + [(t, lam) for _, t in SHAPES.values() for lam in ends]
     products, _ = measure(subject.config, subject.policy, subject.chains, variants)
-    found = {
+    points = {
         (t, lam): at_geometry(products[t, lam], budget // t, (t, lam), False, subject.weights) for t, lam in variants
     }
-    alone = {t: found[t, own].individual for t in LENGTHS}
+    alone = {t: points[t, gae_lambda].individual for t in LENGTHS}
     effects = {
-        name: ratio(found[t, ends[1]].variance, found[t, ends[0]].variance, otherwise=np.nan)
+        name: ratio(points[t, ends[1]].variance, points[t, ends[0]].variance, otherwise=np.nan)
         for name, (_, t) in SHAPES.items()
     }
     return OverLength(

@@ -78,7 +78,8 @@ def draw_averages(averages: Averages, title: str, seeds: int) -> Figure:
         place.set(xlabel=averages.x_label, title=panel.title)
         place.set(ylim=(lowest - 0.03, highest + 0.03))
         place.set_xlim(left=0)
-        place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+        if averages.x[-1] > 1:  # steps, not shares of a run
+            place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     for place in axes[::columns]:
         place.set_ylabel("normalized return")
     where = averages.envs[0] if len(averages.envs) == 1 else f"mean over {len(averages.envs)} environments"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.config import Config
 from isobatch.settings.presets import bare_id
-from isobatch.statistics.normalization import Range
+from isobatch.statistics.normalization import ReturnRange
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,7 +128,7 @@ class Study:
     """Two factors: the scores of all their pairs are drawn as a surface."""
     drawings: Mapping[str, Callable[[list[Row]], Figure]] = field(default_factory=dict)
     """Pictures of its own by name, drawn from the rows."""
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    ranges: Mapping[str, ReturnRange] = field(default_factory=dict)
     """Of returns, for environments that `normalization` does not know."""
     laboratory: Callable[[str], list[Measurement]] = lambda scale: []
     """What the gradient laboratory measures besides, at a scale."""

@@ -14,7 +14,7 @@ from isobatch.studies.averages import Averages, averages_of
 from isobatch.studies.charts import WINDOW, Bars, View, gaps_of, longest_run, pairs_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, select
-from isobatch.studies.summary_table import ALL, Line, by_variant, variant_name
+from isobatch.studies.summary_table import ALL, SummaryLine, by_variant, variant_name
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import LENGTH, RETURN, Table
 
@@ -45,7 +45,7 @@ class ChartData(TypedDict):
 
 
 def chart_data(
-    study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], table: list[Line]
+    study: Study, rows: list[Row], curves: dict[str, Table], factors: list[str], table: list[SummaryLine]
 ) -> ChartData:
     """`table` is what `summary_table.summarize_rows` made of the rows."""
     measured = [metric for metric in METRICS if metric != NORMALIZED]
@@ -117,7 +117,7 @@ def view_data(view: View) -> dict[str, object]:
     return {"title": view.title, "lines": [{"label": label, "cells": cells} for label, cells in lines.items()]}
 
 
-def scores_data(rows: list[Row], factors: list[str], table: list[Line]) -> list[dict[str, object]]:
+def scores_data(rows: list[Row], factors: list[str], table: list[SummaryLine]) -> list[dict[str, object]]:
     """Seeds and mean with interval, for each line of the table; all environments first."""
     entries = []
     for line in sorted(table, key=lambda line: line["env"] != ALL):
@@ -148,16 +148,16 @@ def averages_data(averages: Averages | None) -> dict[str, object] | None:
     return {"x": x, "envs": averages.envs, "labels": averages.labels, "panels": panels}
 
 
-def bars_data(found: Bars | None) -> dict[str, object] | None:
-    if found is None:
+def bars_data(figure: Bars | None) -> dict[str, object] | None:
+    if figure is None:
         return None
     bars = [
         {"variant": variant, "env": env} | {end: short(getattr(one.value, end)) for end in ("value", "low", "high")}
-        for (variant, env), one in found.differences.items()
+        for (variant, env), one in figure.differences.items()
     ]
-    sides = [{"name": name, "count": len(envs)} for name, envs in halves(found.envs).items()]
-    drawn = {"variants": found.variants, "envs": found.envs, "bars": bars, "sides": sides}
-    return {"axis": found.axis, "note": found.note} | drawn
+    sides = [{"name": name, "count": len(envs)} for name, envs in halves(figure.envs).items()]
+    drawn = {"variants": figure.variants, "envs": figure.envs, "bars": bars, "sides": sides}
+    return {"axis": figure.axis, "note": figure.note} | drawn
 
 
 def varying_settings(rows: list[Row], factors: list[str]) -> tuple[list[str], list[str]]:

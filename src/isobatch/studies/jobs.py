@@ -13,7 +13,7 @@ from pathlib import Path
 
 from isobatch.executors.interface import Watch
 from isobatch.settings.config import Config
-from isobatch.statistics.normalization import Range
+from isobatch.statistics.normalization import ReturnRange
 from isobatch.studies.grid import Cell, Measurement, Row
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.measurements import measure
@@ -47,7 +47,7 @@ class TrainPart:
 
     cells: list[Cell]
     seeds: list[int]
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, ReturnRange]
     devices: Devices
 
     def run(self, watch: Watch) -> PartResult:

@@ -27,8 +27,8 @@ def draw_kept(rows: list[Row]) -> Figure:
     figure, panels = new_panels(1, 2, (11.5, 4.0))
     for axes, (column, words) in zip(panels, MEASURES.items(), strict=True):
         for index, way in enumerate(ways(rows)):
-            found = {times: kept_at(rows, column, way, [times]) for times in (*sizes(rows), 1)}
-            points = {1.0: WHOLE} | {times: both[1] for times, both in found.items() if both}
+            kept = {times: kept_at(rows, column, way, [times]) for times in (*sizes(rows), 1)}
+            points = {1.0: WHOLE} | {times: both[1] for times, both in kept.items() if both}
             x = sorted(points)
             low, middle, high = (
                 100 * np.array([getattr(points[times], name) for times in x]) for name in ("low", "value", "high")

@@ -42,11 +42,13 @@ def of_direction(rows: list[Row], direction: str) -> list[float]:
 def moved_scores(rows: list[Row], column: str, way: str, times: Iterable[float]) -> dict[str, np.ndarray]:
     """Task -> one score a seed, in the mean over those of these sizes that the task has."""
     chosen = [row for row in select(rows, way=way) if row["times"] in set(times)]
-    found = {}
+    by_env = {}
     for env in (env for env in tasks(rows, column) if env in levels(chosen, "env")):
-        own = select(chosen, env=env)
-        found[env] = np.array([np.mean([row[column] for row in select(own, seed=s)]) for s in levels(own, "seed")])
-    return found
+        in_env = select(chosen, env=env)
+        by_env[env] = np.array(
+            [np.mean([row[column] for row in select(in_env, seed=s)]) for s in levels(in_env, "seed")]
+        )
+    return by_env
 
 
 def kept_at(rows: list[Row], column: str, way: str, times: Iterable[float]) -> Kept | None:
@@ -58,15 +60,15 @@ def kept_at(rows: list[Row], column: str, way: str, times: Iterable[float]) -> K
 
 def relative_rows(rows: list[Row]) -> list[Row]:
     """One row for each score, task, way, direction and seed: KEPT is the score in units of the base's mean."""
-    found: list[Row] = []
+    relative: list[Row] = []
     for column in (FINAL, MEAN):
         base = {env: np.mean(values) for env, values in scores(rows, column, way=BASE).items()}
         for way in ways(rows):
             for direction in DIRECTIONS:
                 for env, values in moved_scores(rows, column, way, of_direction(rows, direction)).items():
                     place = {"score": column, "env": env, "way": way, "direction": direction}
-                    found += [place | {KEPT: value / base[env]} for value in values]
-    return found
+                    relative += [place | {KEPT: value / base[env]} for value in values]
+    return relative
 
 
 def times_text(times: float) -> str:

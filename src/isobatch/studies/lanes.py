@@ -20,20 +20,20 @@ from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell
 from isobatch.studies.rows import Diverged, Outcome
 from isobatch.training.devices import use_cores
+from isobatch.training.iterations import TrainedIterations, run_iterations
 from isobatch.training.loop import lines_of
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.metrics import columns_of, table_of
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.sharding import layout_for
-from isobatch.training.stretch import Stretch, run_stretch
 
 LINES_PER_RUN = 200  # of metrics
 
 
-class TrainedStretch(NamedTuple):
+class TrainedLanes(NamedTuple):
     """Some iterations of all lanes, and what their program is."""
 
-    stretch: Stretch
+    trained: TrainedIterations
     names: tuple[str, ...]  # of the metrics
     compile_seconds: float
 
@@ -46,7 +46,7 @@ def train_cells(
     use_cores(config=configs[0])
     states = initial_states(configs[0], seeds)  # does not depend on hyperparameters
     states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
-    done, names, _ = train_stretch(configs, states, 0, configs[0].num_iterations, watch)
+    done, names, _ = train_iterations(configs, states, 0, configs[0].num_iterations, watch)
     of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
     return [
         outcome(config, seeds, names, done.table[lane], done.finite[lane], done.ends)
@@ -54,13 +54,13 @@ def train_cells(
     ]
 
 
-def train_stretch(
+def train_iterations(
     configs: list[Config],
     states: TrainState,
     first: int,
     last: int,
     watch: Callable[[float], None] = lambda done: None,
-) -> TrainedStretch:
+) -> TrainedLanes:
     """Train configs of one shape from iteration `first` to `last`, a multiple of `log_interval_of` or the end.
 
     `states` has the lanes of the first config, then those of the second, and so on, equally many of each.
@@ -80,8 +80,8 @@ def train_stretch(
     def note(iteration: int, states: TrainState) -> None:
         watch((iteration - first) / (last - first))
 
-    done = run_stretch(program, config, states, hypers, first, last, log_interval, note)
-    return TrainedStretch(done, program.names, compile_seconds)
+    done = run_iterations(program, config, states, hypers, first, last, log_interval, note)
+    return TrainedLanes(done, program.names, compile_seconds)
 
 
 def log_interval_of(config: Config) -> int:

@@ -19,9 +19,10 @@ from isobatch.studies.claims import study_of
 from isobatch.studies.figures import draw_study
 from isobatch.studies.grid import Row
 from isobatch.studies.html_data import ChartData, chart_data, varying_settings
+from isobatch.studies.result_files import write
 from isobatch.studies.scores import levels, unique_cells
-from isobatch.studies.study_directory import StudyDirectory, StudyInfo, write
-from isobatch.studies.summary_table import ALL, COLUMNS, Line, summarize_rows, variant_name
+from isobatch.studies.study_directory import StudyDirectory, StudyInfo
+from isobatch.studies.summary_table import ALL, COLUMNS, SummaryLine, summarize_rows, variant_name
 
 PAGE = "report.html"
 SCRIPTS = (*("charts.js", "averages.js", "curves.js", "crosshair.js", "scores.js", "bars.js", "tables.js", "begin.js"),)
@@ -33,7 +34,7 @@ class Report(StudyInfo):
     claim: str
     dir: str
     finished: bool
-    table: list[Line]
+    table: list[SummaryLine]
     verdict: list[str]
     pictures: list[str]
     page: str
@@ -140,7 +141,7 @@ def facts(report: Report, rows: list[Row], times: list[Row]) -> str:
     return "\n".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in entries.items() if value)
 
 
-def tables(lines: list[Line]) -> str:
+def tables(lines: list[SummaryLine]) -> str:
     """All environments first, then each by itself."""
     envs = sorted(levels(lines, "env"), key=lambda env: env != ALL)
     return "\n".join(
@@ -152,7 +153,7 @@ def tables(lines: list[Line]) -> str:
     )
 
 
-def sort_keys(line: Line) -> list[object]:
+def sort_keys(line: SummaryLine) -> list[object]:
     """What the cells of a line are sorted by."""
     estimates = [line[name]["value"] for name in ("normalized_final", "interquartile_mean", "normalized_mean")]
     return [line["variant"], *estimates, line["final_return"], line["approx_kl"], line["diverged"]]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isobatch.settings.parsing import inf_as_text
-from isobatch.statistics.normalization import Range, normalize
+from isobatch.statistics.normalization import ReturnRange, normalize
 from isobatch.studies.grid import Cell, Row
 from isobatch.training.metrics import EPISODES, INDEX, RETURN, Table, final_returns
 
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def rows_of_cell(
-    cell: Cell, outcome: Outcome, seeds: list[int], ranges: Mapping[str, Range] | None = None
+    cell: Cell, outcome: Outcome, seeds: list[int], ranges: Mapping[str, ReturnRange] | None = None
 ) -> list[Row]:
     """One row per seed: factors, results, then every setting."""
     table = outcome.table
@@ -68,7 +68,9 @@ def rows_of_cell(
     return rows
 
 
-def score(env: str, value: float | None, divergence: Diverged | None, ranges: Mapping[str, Range] | None) -> float:
+def score(
+    env: str, value: float | None, divergence: Diverged | None, ranges: Mapping[str, ReturnRange] | None
+) -> float:
     return 0.0 if value is None or divergence is not None else float(normalize(env, value, ranges))
 
 

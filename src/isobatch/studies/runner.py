@@ -15,7 +15,8 @@ from isobatch.settings.config import Config
 from isobatch.studies.claims import study_of
 from isobatch.studies.grid import Cell, Grid, Study, check_scale
 from isobatch.studies.jobs import Devices, MeasurementResult, MeasurePolicy, PartResult, TrainPart
-from isobatch.studies.study_directory import StudyDirectory
+from isobatch.studies.result_files import one_writer
+from isobatch.studies.study_directory import INFO, StudyDirectory
 
 LANES = 64  # cells x seeds that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
@@ -57,10 +58,21 @@ def run_study(
     devices.choose()  # before an environment starts JAX
     for first in {cell.config.env: cell.config for cell in reversed(grid.cells)}.values():
         environment_of(first)  # says what is missing before anything is written
-    directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
+    with one_writer(Path(out), INFO, "study"):
+        directory = StudyDirectory.begin(Path(out), study.name, scale, grid)
+        train_missing(study, scale, directory, watch, executor, devices)
+    watch("done", 1.0)
+    return directory
+
+
+def train_missing(
+    study: Study, scale: str, directory: StudyDirectory, watch: Watch, executor: Executor, devices: Devices
+) -> None:
+    """The parts and measurements that are not there yet."""
+    grid = study.grid(scale)
     parts = [cells for stage in directory.stages(grid) for cells in parts_of(stage)]
     measurements = study.laboratory(scale)
-    progress = Progress(watch)
+    progress = JobsProgress(watch)
     jobs: list[Job[Result]] = []
     total = sum(work(cells, grid) for cells in parts) / (1 - LABORATORY_SHARE if measurements else 1)
     for index, cells in enumerate(parts, 1):
@@ -82,8 +94,6 @@ def run_study(
             progress(index, 1.0)
     directory.collect(parts)
     directory.collect_measured([measurement.config.env for measurement in measurements])
-    watch("done", 1.0)
-    return directory
 
 
 def save(job: Job[Result], result: Result, directory: StudyDirectory) -> None:
@@ -93,7 +103,7 @@ def save(job: Job[Result], result: Result, directory: StudyDirectory) -> None:
         directory.save_measured(job.measurement.config.env, result.rows, result.files)
 
 
-class Progress:
+class JobsProgress:
     """One bar for all jobs, wherever they are done: called with the index of a job and the part of it that is done."""
 
     def __init__(self, watch: Watch) -> None:

@@ -10,6 +10,7 @@
 | `laboratory/ENV/`     | a run whose policies the laboratory measures, where the study has one                      |
 | `laboratory/ENV.json` | what it measured, written last; all of them together are `laboratory.csv`                  |
 | `timing.csv`          | the seconds of each part, and when it was finished; nothing else here depends on time      |
+| `run.lock`            | who writes here, while somebody does                                                       |
 
 A part is the unit of work: its cells are lanes of one program, and the width of a program changes low-order bits. What
 was interrupted is therefore done again as a whole, so that it ends with the same bits. Where a grid has grown since a
@@ -18,26 +19,30 @@ directory was begun, the added cells are parts of their own, and what was finish
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-
-from isobatch.errors import RunError, UsageError
-from isobatch.files import DRAFT, replace_file
+from isobatch.errors import UsageError
+from isobatch.files import DRAFT
 from isobatch.settings.versions import versions
 from isobatch.studies.grid import Cell, Grid, GridSizes, Row, digest
+from isobatch.studies.result_files import (
+    csv_text,
+    curve_lines,
+    now,
+    read_csv,
+    read_curves,
+    write,
+    write_json,
+)
 from isobatch.studies.rows import CURVES, Outcome, version
-from isobatch.training.metrics import Table, format_number, table_of
+from isobatch.training.metrics import Table
 
 INFO = "study.json"
 LABORATORY = "laboratory.csv"
@@ -76,8 +81,6 @@ class StudyDirectory:
             differ = [f"{key} ({before.get(key)} there, {value} now)" for key, value in other.items()]
             if differ:
                 raise UsageError(f"out={str(path)!r} holds other results: {', '.join(differ)}; name another folder.")
-        elif holds_files(path):
-            raise UsageError(f"out={str(path)!r} is not empty and holds no study: name another folder.")
         else:
             first_versions = {"versions": {package: [version] for package, version in versions().items()}}
             write_json(path / INFO, identity | sizes | first_versions)
@@ -102,7 +105,7 @@ class StudyDirectory:
     def save(self, cells: list[Cell], outcomes: list[Outcome], rows: list[Row], seconds: float) -> None:
         """The curves, then the rows that are computed from them."""
         self.note_versions()
-        curves = "".join(curve_lines(cell, outcome.table) for cell, outcome in zip(cells, outcomes, strict=True))
+        curves = "".join(curve_lines(cell.name, outcome.table) for cell, outcome in zip(cells, outcomes, strict=True))
         write(self.part(cells, ".csv.gz"), gzip.compress(curves.encode(), mtime=0))
         write_json(self.part(cells, ".json"), {"seconds": seconds, "finished": now(), "rows": rows})
 
@@ -191,11 +194,8 @@ class StudyDirectory:
     def curves(self) -> dict[str, Table]:
         """The curves of each cell."""
         with gzip.open(self.path / "curves.csv.gz", "rt", newline="") as text:
-            _, *lines = csv.reader(text)
-        by_cell: dict[str, list[tuple]] = {}
-        for name, *values in lines:
-            by_cell.setdefault(name, []).append(tuple(float(v) if v else np.nan for v in values))
-        return {name: table_of(CURVES, points) for name, points in by_cell.items()}
+            next(text)
+            return read_curves(text)
 
 
 def has_grown(before: StudyInfo, grid: Grid) -> bool:
@@ -208,62 +208,3 @@ def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:
     """The stage of each cell, the new ones in a stage of their own."""
     newest = 1 + max(before.values())
     return {cell.name: before.get(cell.name, newest) for cell in grid.cells}
-
-
-def holds_files(path: Path) -> bool:
-    """Whether anything is in a directory but drafts, which are all that a kill at its creation leaves."""
-    return path.is_dir() and any(not each.name.endswith(DRAFT) for each in path.iterdir())
-
-
-def curve_lines(cell: Cell, table: Table) -> str:
-    columns = [table.get(name, np.full(len(table["seed"]), np.nan)) for name in CURVES]
-    return "".join(f"{cell.name},{','.join(map(format_number, line))}\n" for line in zip(*columns, strict=True))
-
-
-def csv_text(rows: list[Row]) -> str:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def read_csv(path: Path) -> list[Row]:
-    try:
-        with path.open(newline="") as text:
-            return [{name: typed(value) for name, value in row.items()} for row in csv.DictReader(text)]
-    except FileNotFoundError:
-        return []
-
-
-def typed(text: str) -> object:
-    """A value of rows.csv as it was before it was written."""
-    if text in ("", "True", "False"):
-        return {"": None, "True": True, "False": False}[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    write(path, json.dumps(content, indent=1) + "\n")
-
-
-def write(path: Path, content: str | bytes) -> None:
-    """Write a file all at once. A full disk stops a study with a sentence and leaves nothing half-written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, content)
-    except OSError as error:
-        raise RunError(
-            f"{str(path)!r} cannot be written ({error.strerror}): make room, and run the same command again; what was "
-            "finished is kept."
-        ) from None

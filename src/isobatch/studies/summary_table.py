@@ -16,7 +16,7 @@ ALL = "all environments"
 COLUMNS = ["variant", "final, normalized", "interquartile mean", "over the run", "return", "KL", "diverged"]
 
 
-class Line(TypedDict):
+class SummaryLine(TypedDict):
     """One variant on one environment, or on all of them; estimates are mappings of value, low and high."""
 
     env: str
@@ -32,7 +32,7 @@ class Line(TypedDict):
     """As COLUMNS has them."""
 
 
-def summarize_rows(rows: list[Row], factors: list[str]) -> list[Line]:
+def summarize_rows(rows: list[Row], factors: list[str]) -> list[SummaryLine]:
     """One line for each environment and variant, and one for a variant on all environments, if there are several."""
     lines = []
     for env in levels(rows, "env"):
@@ -58,7 +58,7 @@ def variant_name(row: Row, factors: list[str]) -> str:
     return ", ".join(parts).replace("_", " ")
 
 
-def line_of(env: str, variant: str, rows: list[Row]) -> Line:
+def line_of(env: str, variant: str, rows: list[Row]) -> SummaryLine:
     final, over_run = aggregate(scores(rows, FINAL)), aggregate(scores(rows, MEAN))
     estimates = (final.mean, final.interquartile_mean, over_run.mean)
     in_end, middle, over = (dataclasses.asdict(estimate) for estimate in estimates)

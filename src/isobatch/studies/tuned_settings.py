@@ -18,7 +18,7 @@ ZOO, CLEANRL, PUREJAXRL = "rl-zoo3", "CleanRL", "PureJaxRL"
 
 
 @dataclass(frozen=True)
-class Entry:
+class TunedSettings:
     """Settings that somebody tuned for a task."""
 
     env: str
@@ -76,15 +76,15 @@ MINATAR: SettingsByName = dict(
 
 # At laptop scale CartPole and Pendulum have the length they were tuned for, the others a half to a fortieth of it.
 ENTRIES = (
-    Entry("CartPole-v1", ZOO, ZOO_SETTINGS["CartPole-v1"], dict(quick=40_960, laptop=102_400, paper=102_400)),
-    Entry("Pendulum-v1", ZOO, ZOO_SETTINGS["Pendulum-v1"], dict(laptop=131_072, paper=131_072)),
-    Entry("Acrobot-v1", ZOO, ZOO_SETTINGS["Acrobot-v1"], dict(laptop=262_144, paper=1_048_576)),
-    Entry("MountainCar-v0", ZOO, ZOO_SETTINGS["MountainCar-v0"], dict(laptop=499_712, paper=1_003_520)),
-    Entry("envpool/LunarLander-v3", ZOO, ZOO_SETTINGS["LunarLander-v3"], dict(laptop=524_288, paper=1_048_576)),
-    Entry("envpool/Hopper-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
-    Entry("envpool/HalfCheetah-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
-    Entry("Breakout-MinAtar", PUREJAXRL, MINATAR, dict(laptop=262_144, paper=10_092_544)),
-    Entry("envpool/Swimmer-v4", ZOO, ZOO_SETTINGS["Swimmer-v4"], dict(paper=1_048_576)),
-    Entry("envpool/Walker2d-v4", CLEANRL, MUJOCO, dict(paper=1_015_808)),
-    Entry("envpool/BipedalWalker-v3", ZOO, ZOO_SETTINGS["BipedalWalker-v3"], dict(paper=5_242_880)),
+    TunedSettings("CartPole-v1", ZOO, ZOO_SETTINGS["CartPole-v1"], dict(quick=40_960, laptop=102_400, paper=102_400)),
+    TunedSettings("Pendulum-v1", ZOO, ZOO_SETTINGS["Pendulum-v1"], dict(laptop=131_072, paper=131_072)),
+    TunedSettings("Acrobot-v1", ZOO, ZOO_SETTINGS["Acrobot-v1"], dict(laptop=262_144, paper=1_048_576)),
+    TunedSettings("MountainCar-v0", ZOO, ZOO_SETTINGS["MountainCar-v0"], dict(laptop=499_712, paper=1_003_520)),
+    TunedSettings("envpool/LunarLander-v3", ZOO, ZOO_SETTINGS["LunarLander-v3"], dict(laptop=524_288, paper=1_048_576)),
+    TunedSettings("envpool/Hopper-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
+    TunedSettings("envpool/HalfCheetah-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
+    TunedSettings("Breakout-MinAtar", PUREJAXRL, MINATAR, dict(laptop=262_144, paper=10_092_544)),
+    TunedSettings("envpool/Swimmer-v4", ZOO, ZOO_SETTINGS["Swimmer-v4"], dict(paper=1_048_576)),
+    TunedSettings("envpool/Walker2d-v4", CLEANRL, MUJOCO, dict(paper=1_015_808)),
+    TunedSettings("envpool/BipedalWalker-v3", ZOO, ZOO_SETTINGS["BipedalWalker-v3"], dict(paper=5_242_880)),
 )

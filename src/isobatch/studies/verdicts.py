@@ -68,9 +68,9 @@ def gaps_in_short(rows: list[Row], lead: str, variants: Mapping[str, Sizes]) -> 
     each = []
     for name, sizes in variants.items():
         gaps = [gap({size: scores(rows, column, **which) for size, which in sizes.items()}) for column in MEASURES]
-        found = " / ".join(f"{one.value.value:.2f}" for one in gaps)
+        gaps_text = " / ".join(f"{one.value.value:.2f}" for one in gaps)
         chance = " / ".join(f"{one.by_chance.value:.2f}" for one in gaps)
-        each.append(f"{name}: {found} (by chance {chance})")
+        each.append(f"{name}: {gaps_text} (by chance {chance})")
     return f"In short, gap in normalized return between {lead}, in the end / over the run: {', '.join(each)}."
 
 
@@ -104,12 +104,12 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     ]
 
 
-def would_tell(terms: Sequence[tuple[float, np.ndarray]], what: str = "a difference") -> str:
+def would_tell(terms: Sequence[tuple[float, np.ndarray]]) -> str:
     """How many seeds would tell the smallest effect that matters from 0, where these could not."""
     enough, used = seeds_to_tell(terms), min(len(x) for _, x in terms)
     if enough <= used:
-        return f"{what} of {SMALLEST} would have been told"
-    return f"to tell {what} of {SMALLEST} takes about {enough:,} seeds"
+        return f"a difference of {SMALLEST} would have been told"
+    return f"to tell a difference of {SMALLEST} takes about {enough:,} seeds"
 
 
 def disagreement(interval_has_0: bool, test: StratifiedTest) -> str:
@@ -156,8 +156,8 @@ def size_sentences(rows: list[Row], variants: Mapping[str, Sizes]) -> list[str]:
         in_env = select(rows, env=env)
         for column, score in MEASURES.items():
             for variant, sizes in variants.items():
-                found = {name: scores(in_env, column, **which) for name, which in sizes.items()}
-                sentences.append(f"{env}, {variant}, {gap_sentence(score, found)}")
+                by_size = {name: scores(in_env, column, **which) for name, which in sizes.items()}
+                sentences.append(f"{env}, {variant}, {gap_sentence(score, by_size)}")
     return sentences
 
 

@@ -292,7 +292,7 @@ class PPOEWMA(PPO):
         else:
             params = load_from_zip_file(load_path_or_dict, device=device, load_data=False)[1]
         of_ppo = set(params) == set(super()._get_torch_save_params()[0])
-        own = {name: getattr(self, name).state_dict() for name in ("proximal", "advantage_moments") if of_ppo}
-        super().set_parameters({**params, **own}, exact_match, device)
+        added = {name: getattr(self, name).state_dict() for name in ("proximal", "advantage_moments") if of_ppo}
+        super().set_parameters({**params, **added}, exact_match, device)
         if of_ppo:
             self.proximal.restart(self.policy)

@@ -10,7 +10,7 @@ from isobatch.errors import UsageError
 from isobatch.interop.keys import ENDLESS, Key, number
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
-from isobatch.rescaling import rescale
+from isobatch.rescaling import MEASURED, rescale
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, divisors
 from isobatch.settings.parsing import SettingsByName
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Arguments = dict[str, Any]  # of PPO or PPOEWMA, each with a type of its own there
 Schedule = Callable[[float], float]
-OWN = ("beta_prox", "proximal_policy", "objective", "kl_coef", "kl_form", "advantage_norm", "adv_norm_decay")
+EWMA_ARGUMENTS = ("beta_prox", "proximal_policy", "objective", "kl_coef", "kl_form", "advantage_norm", "adv_norm_decay")
 """Arguments of `PPOEWMA` that PPO does not have, under the names that they have here."""
 
 
@@ -72,22 +72,25 @@ def rescaled(
     *,
     n_envs_before: int | None = None,
     n_steps: int | None = None,
+    keep: str = MEASURED,
 ) -> Arguments:
-    """Constructor arguments of PPO or PPOEWMA for another number of environments, by the rules of `isobatch rescale`.
+    """Constructor arguments of PPO or PPOEWMA for another number of environments, as `isobatch rescale` gives them.
 
-    `batch_size` follows so that the number of gradient steps per rollout stays, the learning rate goes by the root of
-    the batch (also one that is a function of the progress), and `beta_prox` and `adv_norm_decay` keep the age of the
-    average and the samples behind the advantages' moments (Hilton, Cobbe & Schulman 2021, sections 3 and 4,
-    https://arxiv.org/abs/2110.00641). PPO has neither of these two, so its behavior changes with the batch:
-    `PPOEWMA.from_ppo` makes settings that do not. What no rule is about stays as it is.
+    Where that was measured to be better, which is where environments are added to PPO, `n_steps` follows so that a
+    rollout is as large as it was and nothing else changes. Otherwise it goes by the rules: `batch_size` follows so that
+    the number of gradient steps per rollout stays, the learning rate goes by the root of the batch (also one that is a
+    function of the progress), and `beta_prox` and `adv_norm_decay` keep the age of the average and the samples behind
+    the advantages' moments (Hilton, Cobbe & Schulman 2021, sections 3 and 4, https://arxiv.org/abs/2110.00641). PPO
+    has neither of these two, so its behavior changes with the batch: `PPOEWMA.from_ppo` makes settings that do not.
+    What no rule is about stays as it is.
 
     Args:
         settings: keyword arguments of `PPO` or `PPOEWMA`; one of the latter's own makes them its settings. As in the
             files of rl-zoo3 they may hold `n_envs`, which is then changed with the others.
         n_envs: the number of environments to come.
         n_envs_before: that of today; by default `n_envs` of the settings, or of the environments in `env`.
-        n_steps: another rollout length: n_envs_before * n_steps / n_envs keeps the rollout as large as it is, and then
-            nothing else changes.
+        n_steps: another rollout length, by the rules.
+        keep: what stays, as in `isobatch.rescale`; "minibatch-count" is by the rules in any case.
 
     Returns:
         A new dictionary.
@@ -95,18 +98,20 @@ def rescaled(
     Example:
         >>> from isobatch.torch import rescaled
         >>> rescaled(dict(n_steps=128, batch_size=256, learning_rate=3e-4), n_envs=32, n_envs_before=8)
+        {'n_steps': 32, 'batch_size': 256, 'learning_rate': 0.0003}
+        >>> rescaled(dict(n_steps=128, batch_size=256, learning_rate=3e-4), 32, n_envs_before=8, keep="minibatch-count")
         {'n_steps': 128, 'batch_size': 1024, 'learning_rate': 0.0006}
     """
     given = dict(settings)
     before_envs = environments(given, n_envs_before)
-    ewma = any(name in given for name in OWN)
+    ewma = any(name in given for name in EWMA_ARGUMENTS)
     if ewma and given.get("beta_prox") is None and given.get("proximal_policy", "ewma") == "ewma":
         given["beta_prox"] = from_ppo(given, before_envs)["beta_prox"]
     if ewma and given.get("normalize_advantage") is False:
         given["advantage_norm"] = "none"
     rate = given.get("learning_rate")
     there = _read(given | ({"learning_rate": float(rate(1.0))} if callable(rate) else {}), before_envs, ewma)
-    after = rescale(there.config, num_envs=n_envs, num_steps=n_steps).after
+    after = rescale(there.config, num_envs=n_envs, num_steps=n_steps, keep=keep).after
     new = given | there.write(after)
     if callable(rate):
         new["learning_rate"] = _times(rate, after.hypers.learning_rate / there.config.hypers.learning_rate)
@@ -133,9 +138,9 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
     size = min(getattr(model, "batch_size", rollout), rollout)
     count = min(divisors(rollout), key=lambda parts: abs(rollout / parts - size))
     epochs = getattr(model, "n_epochs", 1)
-    own = {name: value for name in OWN if (value := getattr(model, name, None)) is not None}
+    ewma = {name: value for name in EWMA_ARGUMENTS if (value := getattr(model, name, None)) is not None}
     if not getattr(model, "normalize_advantage", True):
-        own["advantage_norm"] = "none"
+        ewma["advantage_norm"] = "none"
     clip = getattr(model, "clip_range", None)
     rates = [float(model.lr_schedule(progress)) for progress in (1.0, 0.5)]
     choices: SettingsByName = {
@@ -154,7 +159,7 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
         "vf_coef": 2 * model.vf_coef,
     }
     same = {name: getattr(model, name) for name in ("gamma", "gae_lambda", "ent_coef")}
-    return Config.from_dict(choices | same | own)
+    return Config.from_dict(choices | same | ewma)
 
 
 def _read(settings: Mapping[str, object], n_envs: int, ewma: bool) -> LibrarySettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,11 @@ from isobatch.networks.moments import Moments, discounted_returns
 from isobatch.rollouts.acting import Policy
 from isobatch.rollouts.actors.loop import Content, Standing
 from isobatch.rollouts.collected import CollectedRollout
+from isobatch.rollouts.collector import GroupKeys
 from isobatch.rollouts.compiling import compile_for
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import process, replaced
-from isobatch.rollouts.segment import EnvCarry, Episodes, OpenEpisodes, Segment
+from isobatch.rollouts.segment import EnvCarry, EpisodeSums, OpenEpisodes, Segment
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.host_functions import CompiledFunctions, looks, split, split_keys
 
@@ -30,7 +31,7 @@ class Digested(NamedTuple):
     """One rollout of one seed."""
 
     segment: Segment
-    episodes: Episodes
+    episodes: EpisodeSums
     open_episodes: OpenEpisodes
     fills_in: Bool[Array, "n"]
     discounted: Float[Array, "n"]
@@ -40,16 +41,16 @@ class ActorFunctions(CompiledFunctions):
     """Of all seeds at once, for actors with equally many environments."""
 
     def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers) -> None:
-        super().__init__(config, env, states, hypers, OwnEnvs(config.num_envs // config.actors))
+        super().__init__(config, env, states, hypers, LocalEnvs(config.num_envs // config.actors))
 
     def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
         config = self.config
         policy = (states.networks, states.obs_moments, hypers.obs_clip)
         self.rollout = rollout
         self._keys = compile_for(jax.vmap(partial(split_keys, self.num_groups)), states.key)
-        everyone = states.envs.episodes, states.envs.state.fills_in, states.envs.episodes.total
-        own: Any = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[:, : self.here.count]), everyone)
-        before = (*policy, *own, hypers.reward_norm_gamma, rollout)
+        of_all = states.envs.episodes, states.envs.state.fills_in, states.envs.episodes.total
+        of_one = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[:, : self.here.count]), of_all)
+        before = (*policy, *of_one, hypers.reward_norm_gamma, rollout)
         self.process_rollout = compile_for(jax.vmap(self.process_one), *before)
         segment = jax.eval_shape(jax.vmap(self.process_one), *before).segment
         parts = [segment] * config.actors, np.zeros(config.actors, np.float32)
@@ -64,11 +65,10 @@ class ActorFunctions(CompiledFunctions):
         """Of an update, whose rollouts had theirs."""
         return self._keys(key)[0]
 
-    def keys_of(self, key: Array, actor: int) -> tuple[Array, list[Array]]:
+    def keys_of(self, key: Array, actor: int) -> tuple[Array, GroupKeys]:
         keys, group_keys = self._keys(key)
         groups, of_all = self.acting.num_groups, np.asarray(group_keys)
-        own: Any = [of_all[:, actor * groups + group] for group in range(groups)]
-        return keys.next, own
+        return keys.next, [of_all[:, actor * groups + group] for group in range(groups)]
 
     def process_one(
         self,

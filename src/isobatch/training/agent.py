@@ -30,7 +30,7 @@ Memory = TypeVar("Memory")  # of policies that have one
 
 
 @dataclasses.dataclass(frozen=True)
-class Learned:
+class TrainedSeed:
     """What training left of one seed."""
 
     config: Config
@@ -55,7 +55,7 @@ class Agent:
         (3,)
     """
 
-    def __init__(self, learned: Learned, seed: int = 0) -> None:
+    def __init__(self, learned: TrainedSeed, seed: int = 0) -> None:
         self.learned = learned
         self.env = environment_of(learned.config)
         self._policy = (learned.networks.policy, learned.obs_moments)
@@ -149,7 +149,7 @@ class TrainedRun(Protocol):
     def states(self) -> TrainState: ...
 
 
-def learned_of(run: TrainedRun, policy_seed: int | None = None) -> Learned:
+def learned_of(run: TrainedRun, policy_seed: int | None = None) -> TrainedSeed:
     """The policy of one seed, by default the first."""
     seed = run.seeds[0] if policy_seed is None else policy_seed
     if seed not in run.seeds:
@@ -157,7 +157,7 @@ def learned_of(run: TrainedRun, policy_seed: int | None = None) -> Learned:
     place = run.seeds.index(seed)
     state = jax.tree.map(lambda leaf: leaf[place], run.states)
     scale = state.learning.reward_scale
-    return Learned(
+    return TrainedSeed(
         config=run.config,
         seed=seed,
         iteration=run.iteration,

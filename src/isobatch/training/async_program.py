@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,13 @@ import numpy as np
 
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.actors.interface import Backend, Place, Published
+from isobatch.rollouts.actors.interface import Backend, Place, PolicyVersion
 from isobatch.rollouts.actors.kinds import maker_of
-from isobatch.rollouts.actors.ledger import Entry, FixedOrder, FreeOrder, Ledger, Order, Piece, RecordedOrder
+from isobatch.rollouts.actors.ledger import FixedOrder, FreeOrder, Ledger, LedgerEntry, Order, Piece, RecordedOrder
 from isobatch.rollouts.actors.loop import ActorLoop, Content, Standing
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.actors.state import PastPolicy
+from isobatch.rollouts.collector import AnyArray
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.actor_functions import RolloutFunctions, actor_functions_for
@@ -39,10 +40,10 @@ class AsyncProgram(IteratedProgram):
         self.functions, self.config, self.env = actor_functions_for(config, env, states, hypers), config, env
         self.log_interval = log_interval
         self._supervision = Supervision()
-        self._ledger: Ledger | None = None
+        self._ledger: Ledger[PolicyVersion, Content] | None = None
         self._actors: list[ActorLoop] = []
         self._standings: list[Standing] = []  # after the rollouts that were used
-        self._past: list[Any] = []  # the last L policies, without where observations are clipped
+        self._past: list[PastPolicy] = []  # of the last L versions
         self._begun = 0.0  # when the actors were let run
 
     @property
@@ -79,8 +80,8 @@ class AsyncProgram(IteratedProgram):
         seeds = np.asarray(states.envs.state.run_seed)
 
         def place(index: int) -> Place:
-            own = OwnEnvs(width, index * width)
-            return Place(self.env, self.config, seeds, own, self._supervision.env_timeout)
+            envs = LocalEnvs(width, index * width)
+            return Place(self.env, self.config, seeds, envs, self._supervision.env_timeout)
 
         clip = jnp.zeros(len(seeds))
         policy = (states.networks, states.obs_moments, clip)
@@ -93,7 +94,7 @@ class AsyncProgram(IteratedProgram):
         policies = [*self._past, (states.networks, states.obs_moments)]
         for version, policy in enumerate(policies, start=iteration - len(self._past)):
             if version >= 0:
-                self._ledger.publish(version, Published((*policy, hypers.obs_clip)))
+                self._ledger.publish(version, PolicyVersion((*policy, hypers.obs_clip)))
         for actor in self._actors:
             actor.start(RolloutFunctions(self.functions, hypers))
         self._begun = time.perf_counter()
@@ -117,7 +118,7 @@ class AsyncProgram(IteratedProgram):
         pieces = ledger.draw(self._supervision.is_stopped)
         if pieces is None:
             return None
-        contents: list[Content] = [piece.content for piece in pieces]
+        contents = [piece.content for piece in pieces]
         lags = np.array([iteration - piece.task.version for piece in pieces], np.float32)
         seen = None if contents[0].obs is None else [content.obs for content in contents]
         segment, moments = functions.join([content.segment for content in contents], lags, states.obs_moments, seen)
@@ -128,7 +129,7 @@ class AsyncProgram(IteratedProgram):
         before = (states.networks, states.obs_moments)
         states = replaced(states, learning=learning, obs_moments=moments, key=keys.next, iteration=states.iteration + 1)
         table = np.asarray(metrics)  # waits until it is computed: an actor that took it before would wait in its place
-        ledger.publish(iteration + 1, Published((states.networks, moments, hypers.obs_clip)))
+        ledger.publish(iteration + 1, PolicyVersion((states.networks, moments, hypers.obs_clip)))
         self._past = [*self._past, before][len(self._past) + 1 - self.config.lag_iterations :]
         for piece in pieces:
             self._standings[piece.task.actor] = piece.content.after
@@ -153,14 +154,14 @@ class AsyncProgram(IteratedProgram):
         return f"the learner waited {learner} of the time for rollouts, an actor {actor} for the learner."
 
 
-def order_of(config: Config, recorded: Sequence[Entry] | None) -> Order:
+def order_of(config: Config, recorded: Sequence[LedgerEntry] | None) -> Order:
     if recorded is not None:
         return RecordedOrder(recorded)
     return FixedOrder() if config.schedule == "fixed" else FreeOrder()
 
 
-def entry_of(update: int, piece: Piece) -> Entry:
-    return Entry(update, piece.task.actor, piece.task.number, piece.task.version, piece.restarts)
+def entry_of(update: int, piece: Piece[PolicyVersion, Content]) -> LedgerEntry:
+    return LedgerEntry(update, piece.task.actor, piece.task.number, piece.task.version, piece.restarts)
 
 
 def standings_of(states: TrainState, actors: int) -> list[Standing]:
@@ -168,27 +169,27 @@ def standings_of(states: TrainState, actors: int) -> list[Standing]:
     state, envs = states.actors, jax.tree.map(np.asarray, states.envs)
     assert state is not None
     width, scale = envs.obs.shape[1] // actors, states.learning.reward_scale
-    discounted: Any = np.zeros(envs.obs.shape[:2], np.float32) if scale is None else np.asarray(scale.discounted_return)
+    discounted = np.zeros(envs.obs.shape[:2], np.float32) if scale is None else np.asarray(scale.discounted_return)
     standings = []
     for index in range(actors):
-        own = slice(index * width, (index + 1) * width)
+        columns = slice(index * width, (index + 1) * width)
         carry = replaced(
             envs,
             state=replaced(
                 envs.state,
-                episode=envs.state.episode[:, own],
-                fills_in=envs.state.fills_in[:, own],
-                actions=envs.state.actions[:, :, own],
+                episode=envs.state.episode[:, columns],
+                fills_in=envs.state.fills_in[:, columns],
+                actions=envs.state.actions[:, :, columns],
             ),
-            obs=envs.obs[:, own],
-            episodes=jax.tree.map(lambda leaf, own=own: leaf[:, own], envs.episodes),
+            obs=envs.obs[:, columns],
+            episodes=jax.tree.map(lambda leaf, columns=columns: leaf[:, columns], envs.episodes),
         )
         number = int(np.asarray(state.rollouts)[0, index])
-        standings.append(Standing(carry, state.key[:, index], number, discounted[:, own]))
+        standings.append(Standing(carry, state.key[:, index], number, discounted[:, columns]))
     return standings
 
 
-def with_standings(states: TrainState, standings: list[Standing], past: Sequence[Any]) -> TrainState:
+def with_standings(states: TrainState, standings: list[Standing], past: Sequence[PastPolicy]) -> TrainState:
     """The states of all actors, from where each stands."""
     carries = [standing.envs for standing in standings]
     longest = max(carry.state.actions.shape[1] for carry in carries)
@@ -199,7 +200,7 @@ def with_standings(states: TrainState, standings: list[Standing], past: Sequence
         missing[1] = (longest - actions.shape[1], 0)
         return np.pad(actions, missing)
 
-    def side_by_side(*leaves: Any) -> Any:
+    def side_by_side(*leaves: AnyArray) -> np.ndarray:
         return np.concatenate([np.asarray(leaf) for leaf in leaves], axis=1)
 
     envs = replaced(

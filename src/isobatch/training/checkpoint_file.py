@@ -31,7 +31,7 @@ Leaves = dict[str, np.ndarray]  # path of a leaf -> its array
 
 
 @dataclasses.dataclass(frozen=True)
-class Note:
+class CheckpointNote:
     """What a checkpoint says of itself."""
 
     score: float | None = None  # mean return of the episodes since the one before
@@ -39,7 +39,7 @@ class Note:
     metrics: Mark | None = None  # `metrics.csv` at that time
 
 
-def write_checkpoint(path: Path, note: Note, leaves: Leaves) -> None:
+def write_checkpoint(path: Path, note: CheckpointNote, leaves: Leaves) -> None:
     """All at once, and on disk when this returns."""
     arrays = [(name, array.dtype.name, array.shape) for name, array in leaves.items()]
     header = json.dumps({"format": FORMAT, **dataclasses.asdict(note), "arrays": arrays}) + "\n"
@@ -58,13 +58,13 @@ def write_checkpoint(path: Path, note: Note, leaves: Leaves) -> None:
         os.close(directory)
 
 
-def read_note(path: Path) -> Note:
+def read_note(path: Path) -> CheckpointNote:
     """What it says of itself, unchecked; ValueError if it is no checkpoint."""
     with path.open("rb") as file:
         return parse_header(file.readline(LONGEST_HEADER))[0]
 
 
-def read_checkpoint(path: Path) -> tuple[Note, Leaves]:
+def read_checkpoint(path: Path) -> tuple[CheckpointNote, Leaves]:
     """ValueError if anything in it is not as it was written."""
     with path.open("rb") as file:
         header = file.readline(LONGEST_HEADER)
@@ -82,13 +82,13 @@ def read_checkpoint(path: Path) -> tuple[Note, Leaves]:
         return note, leaves
 
 
-def parse_header(line: bytes) -> tuple[Note, list[tuple[str, np.dtype, tuple[int, ...]]]]:
+def parse_header(line: bytes) -> tuple[CheckpointNote, list[tuple[str, np.dtype, tuple[int, ...]]]]:
     try:
         header = json.loads(line)
         if header.pop("format") != FORMAT:
             raise ValueError
         arrays = [(str(name), np.dtype(kind), tuple(map(int, shape))) for name, kind, shape in header.pop("arrays")]
-        note = Note(**header)
+        note = CheckpointNote(**header)
         metrics = None if note.metrics is None else Mark(*note.metrics)
         if any(dtype.hasobject or min(shape, default=0) < 0 for _, dtype, shape in arrays):
             raise ValueError

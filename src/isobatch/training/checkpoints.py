@@ -17,7 +17,7 @@ from jaxtyping import Array, ArrayLike, PyTree
 
 from isobatch.errors import RunError
 from isobatch.files import DRAFT
-from isobatch.training.checkpoint_file import Leaves, Note, read_checkpoint, read_note, write_checkpoint
+from isobatch.training.checkpoint_file import CheckpointNote, Leaves, read_checkpoint, read_note, write_checkpoint
 from isobatch.training.sharding import is_key
 
 ENDING = ".checkpoint"
@@ -43,9 +43,9 @@ class Checkpoints:
         names = [path.name.removesuffix(ENDING) for path in there if path.suffix == ENDING and path.is_file()]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
-    def notes(self) -> dict[int, Note | None]:
+    def notes(self) -> dict[int, CheckpointNote | None]:
         """What they say of themselves, oldest first; None where that is damaged."""
-        notes: dict[int, Note | None] = {}
+        notes: dict[int, CheckpointNote | None] = {}
         for iteration in self.iterations():
             try:
                 notes[iteration] = read_note(self.path(iteration))
@@ -63,7 +63,7 @@ class Checkpoints:
         """The state of this iteration in the shape of `template`; ValueError if it is damaged."""
         return unflatten(template, self._read(iteration)[1])
 
-    def _read(self, iteration: int) -> tuple[Note, Leaves]:
+    def _read(self, iteration: int) -> tuple[CheckpointNote, Leaves]:
         try:
             return read_checkpoint(self.path(iteration))
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class Checkpoints:
             raise ValueError(f"cannot be read ({error.strerror})") from None
 
     def restore_newest(
-        self, template: T, say: Callable[[str], None], check: Callable[[Note], None] = lambda note: None
+        self, template: T, say: Callable[[str], None], check: Callable[[CheckpointNote], None] = lambda note: None
     ) -> tuple[int, T] | None:
         """The newest good state, saying which ones were passed over; None if there is no good one.
 
@@ -92,7 +92,11 @@ class Checkpoints:
         return None
 
     def save(
-        self, iteration: int, states: PyTree, note: Note | None = None, first: Callable[[], None] = lambda: None
+        self,
+        iteration: int,
+        states: PyTree,
+        note: CheckpointNote | None = None,
+        first: Callable[[], None] = lambda: None,
     ) -> None:
         """Copy the state and write it in the background, `first` before it; replaces what is there."""
         self.wait()  # at most one copy of the state
@@ -103,7 +107,7 @@ class Checkpoints:
         def write() -> None:
             first()
             self._directory.mkdir(exist_ok=True)
-            write_checkpoint(self.path(iteration), note or Note(), leaves)
+            write_checkpoint(self.path(iteration), note or CheckpointNote(), leaves)
             self._prune(iteration)
 
         self._writing = self._writer.submit(write)
@@ -138,7 +142,7 @@ class Checkpoints:
                 self._writer.shutdown()
 
 
-def best_of(notes: dict[int, Note | None]) -> int | None:
+def best_of(notes: dict[int, CheckpointNote | None]) -> int | None:
     scores = {iteration: note.score for iteration, note in notes.items() if note and note.score is not None}
     return max(scores, key=lambda i: (scores[i], i)) if scores else max(notes, default=None)
 

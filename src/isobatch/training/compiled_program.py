@@ -21,9 +21,9 @@ from isobatch.learning.iteration import iterate
 from isobatch.learning.policy_phase import Metrics
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.compiling import COMPILER_OPTIONS
-from isobatch.rollouts.segment import Episodes
+from isobatch.rollouts.segment import EpisodeSums
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.own_parts import OwnParts, own_parts
+from isobatch.training.custom_parts import CustomParts, custom_parts
 from isobatch.training.program import (
     EPISODES,
     MAX_ROWS,
@@ -33,7 +33,7 @@ from isobatch.training.program import (
     metric_vector,
     row_means,
 )
-from isobatch.training.sharding import READ, WHOLE, Layout, env_axes
+from isobatch.training.sharding import READ, WHOLE, ShardLayout, env_axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,17 +55,17 @@ class CompiledProgram:
         """There is nothing to stop."""
 
 
-_PROGRAMS: dict[tuple[Config, OwnParts, int, Layout | None], CompiledProgram] = {}
+_PROGRAMS: dict[tuple[Config, CustomParts, int, ShardLayout | None], CompiledProgram] = {}
 
 
 def compiled_program(
-    config: Config, env: Environment, states: TrainState, hypers: Hypers, log_interval: int, layout: Layout | None
+    config: Config, env: Environment, states: TrainState, hypers: Hypers, log_interval: int, layout: ShardLayout | None
 ) -> CompiledProgram:
     """The program of a config for so many seeds: compiled once, and kept for every run that shares it.
 
     `layout` is where the shards are, if there are several.
     """
-    key = (config.static, own_parts(config), states.iteration.shape[0], layout)
+    key = (config.static, custom_parts(config), states.iteration.shape[0], layout)
     if key not in _PROGRAMS:
         if layout is None:
             _PROGRAMS[key] = compile_program(config.static, env, states, hypers)
@@ -75,7 +75,7 @@ def compiled_program(
 
 
 def compile_sharded(
-    structure: Config, env: Environment, states: TrainState, hypers: Hypers, layout: Layout
+    structure: Config, env: Environment, states: TrainState, hypers: Hypers, layout: ShardLayout
 ) -> CompiledProgram:
     """Compile a config of several shards: its environments are spread over the devices of a seed."""
     axes, names = env_axes(states), list[str]()
@@ -124,7 +124,7 @@ def compile_program(structure: Config, env: Environment, states: TrainState, hyp
 
 def advance_rows(
     config: Config,
-    step: Callable[..., tuple[TrainState, Metrics, Episodes]],
+    step: Callable[..., tuple[TrainState, Metrics, EpisodeSums]],
     names: list[str],
     state: TrainState,
     hypers: Hypers,

@@ -12,16 +12,16 @@ import gymnasium
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import Constructor
 from isobatch.errors import UsageError, near_matches
-from isobatch.networks.own_networks import Factory
+from isobatch.formatting import Say
+from isobatch.networks.custom_networks import Factory
 from isobatch.settings.config import Config, setting_fields
 from isobatch.settings.fields import fields_of
 from isobatch.settings.options import Options
 from isobatch.settings.schedules import Schedule
 from isobatch.training import trainer
-from isobatch.training.display import is_watched, print_remark, shown_progress
-from isobatch.training.own_parts import with_own_parts
+from isobatch.training.custom_parts import with_custom_parts
+from isobatch.training.display import Watch, is_watched, print_remark, shown_progress
 from isobatch.training.result import Result
-from isobatch.training.trainer import Say, Watch
 
 
 def train(
@@ -69,7 +69,7 @@ def train(
         [1.0, 1.0]
     """
     _check_names(options)
-    config = with_own_parts(config, env, networks, learning_rate_schedule)
+    config = with_custom_parts(config, env, networks, learning_rate_schedule)
     shows = is_watched() and not quiet
     say = say or (print_remark if shows else lambda sentence: None)
     shown = shown_progress(config) if shows and watch is None else nullcontext(watch or (lambda progress: None))

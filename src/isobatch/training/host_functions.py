@@ -18,13 +18,13 @@ from isobatch.networks.moments import Moments, RewardScale
 from isobatch.rollouts.acting import Acting
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.compiling import compile_for
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import PolicyOutput, process
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.parsing import JsonMapping
-from isobatch.training.own_parts import learning_parts
+from isobatch.training.custom_parts import learning_parts
 from isobatch.training.program import EPISODES, all_finite, metric_vector
 
 Others = tuple[RewardScale | None, Moments]  # what changes besides the learner and the phase
@@ -36,7 +36,9 @@ class CompiledFunctions:
 
     names: tuple[str, ...]  # of the metrics
 
-    def __init__(self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, here: OwnEnvs) -> None:
+    def __init__(
+        self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, here: LocalEnvs
+    ) -> None:
         self.config, self.env, self.here = config, env, here
         self.acting = Acting(env, here, (states.networks, states.obs_moments, hypers.obs_clip))
         self.num_groups = self.acting.num_groups * (config.num_envs // here.count)  # in all processes, of all actors

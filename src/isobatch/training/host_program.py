@@ -6,8 +6,6 @@ either of them needs is fixed before it starts, so the results are those of one 
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +14,7 @@ from jaxtyping import Array
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.learning.iteration import Keys
 from isobatch.learning.state import Learning, TrainState
+from isobatch.rollouts.acting import Policy
 from isobatch.rollouts.actors.interface import LocalBackend, Place
 from isobatch.rollouts.collected import CollectedRollout
 from isobatch.rollouts.collector import Collecting
@@ -26,7 +25,7 @@ from isobatch.training.host_functions import split
 from isobatch.training.host_sharding import functions_for, rollout_axes
 from isobatch.training.iterated_program import IteratedProgram
 from isobatch.training.program import Supervision
-from isobatch.training.sharding import Layout, env_axes, local_copy, own_part
+from isobatch.training.sharding import ShardLayout, env_axes, local_copy, local_part
 
 
 class HostProgram(IteratedProgram):
@@ -40,7 +39,7 @@ class HostProgram(IteratedProgram):
         hypers: Hypers,
         log_interval: int,
         overlap: bool = True,
-        layout: Layout | None = None,
+        layout: ShardLayout | None = None,
     ) -> None:
         self.functions, self.config, self.env = functions_for(config, env, states, hypers, layout), config, env
         self.layout = layout
@@ -55,7 +54,7 @@ class HostProgram(IteratedProgram):
     def begin(self, states: TrainState, iteration: int, supervision: Supervision) -> TrainState:
         """Start the environments where the states say they stood; whether to stop is asked before each iteration."""
         self._supervision = supervision
-        envs = own_part(states.envs, env_axes(states).envs)
+        envs = local_part(states.envs, env_axes(states).envs)
         seeds = np.asarray(envs.state.run_seed)
         place = Place(self.env, self.config, seeds, self.functions.here, supervision.env_timeout)
         self.backend = LocalBackend(self.functions.acting, place, self.overlap)
@@ -94,9 +93,7 @@ class HostProgram(IteratedProgram):
         episodes = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(processed.episodes)], axis=1)
         return state, np.concatenate([np.asarray(metrics), episodes], axis=1), np.asarray(finite)
 
-    def start_rollout(
-        self, states: TrainState, hypers: Hypers, iteration: int
-    ) -> tuple[Keys, tuple[Any, Any, Any], Collecting]:
+    def start_rollout(self, states: TrainState, hypers: Hypers, iteration: int) -> tuple[Keys, Policy, Collecting]:
         """The keys of an iteration, the policy that acts in it, and its rollout, on its way in another thread."""
         functions, backend = self.functions, self.backend
         assert backend is not None
@@ -105,8 +102,8 @@ class HostProgram(IteratedProgram):
         acting = policy
         if self.layout is not None:
             acting = (*local_copy(policy[:2]), policy[2])
-            own = functions.num_groups * functions.here.first // self.config.num_envs
-            group_keys = jnp.asarray(np.asarray(group_keys)[:, own:])
+            first_group = functions.num_groups * functions.here.first // self.config.num_envs
+            group_keys = jnp.asarray(np.asarray(group_keys)[:, first_group:])
         running = backend.start(states.envs, acting, list(jnp.unstack(group_keys, axis=1)), iteration)
         return keys, policy, running
 
@@ -115,13 +112,11 @@ class HostProgram(IteratedProgram):
     ) -> tuple[Learning, Array, Array]:
         return self.functions.learn(*split(states.learning), segment, hypers, number, keys)
 
-    def process(
-        self, policy: tuple[Any, Any, Any], envs: EnvCarry, rollout: CollectedRollout
-    ) -> tuple[EnvCarry, ProcessedRollout]:
-        collected: tuple[Any, ...] = (envs.episodes, envs.state.fills_in, rollout)
+    def process(self, policy: Policy, envs: EnvCarry, rollout: CollectedRollout) -> tuple[EnvCarry, ProcessedRollout]:
+        collected = (envs.episodes, envs.state.fills_in, rollout)
         if self.layout is not None:
-            collected = self.layout.from_own(collected, (0, 0, rollout_axes(rollout)))
+            collected = self.layout.from_local(collected, (0, 0, rollout_axes(rollout)))
         processed: ProcessedRollout = self.functions.process(*policy, *collected)
-        episodes = own_part(processed.open_episodes, 0)
-        state = replaced(envs.state, fills_in=own_part(processed.fills_in, 0))
+        episodes = local_part(processed.open_episodes, 0)
+        state = replaced(envs.state, fills_in=local_part(processed.fills_in, 0))
         return replaced(envs, state=state, episodes=episodes), processed

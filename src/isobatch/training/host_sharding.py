@@ -15,19 +15,19 @@ from isobatch.networks.actor_critic import Networks
 from isobatch.networks.moments import Moments
 from isobatch.networks.shards import axes_of
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import ProcessedRollout, process
-from isobatch.rollouts.segment import Episodes, OpenEpisodes, Segment
+from isobatch.rollouts.segment import EpisodeSums, OpenEpisodes, Segment
 from isobatch.rollouts.staleness import due, put
 from isobatch.settings.config import Config, Hypers
 from isobatch.training.host_functions import CompiledFunctions, Shapes, looks, split, split_keys
-from isobatch.training.sharding import READ, WHOLE, Layout, env_axes
+from isobatch.training.sharding import READ, WHOLE, ShardLayout, env_axes
 
 
 def rollout_axes(rollout: CollectedRollout) -> CollectedRollout:
     """The axes of environments in a rollout [T, N, ...]."""
     value = None if rollout.value is None else 1
-    return CollectedRollout.of_numpy(
+    return CollectedRollout.of_leaves(
         obs=1, last_obs=0, action=1, behavior=1, reward=1, terminated=1, truncated=1, final_value=1, value=value
     )
 
@@ -36,10 +36,10 @@ class ShardedFunctions(CompiledFunctions):
     """Acting as without shards; what concerns all environments is computed for each shard, where the layout has it."""
 
     def __init__(
-        self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, layout: Layout
+        self, config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, layout: ShardLayout
     ) -> None:
         self.layout = layout
-        super().__init__(config, env, states, hypers, layout.own_envs(config.num_envs))
+        super().__init__(config, env, states, hypers, layout.local_envs(config.num_envs))
 
     def compile_learning(self, states: TrainState, hypers: Hypers, keys: Keys, rollout: CollectedRollout) -> None:
         config, layout, number = self.config, self.layout, np.int32(0)
@@ -78,7 +78,7 @@ class ShardedFunctions(CompiledFunctions):
         episodes: OpenEpisodes,
         fills_in: Array,
         rollout: CollectedRollout,
-    ) -> tuple[Segment, Episodes, Moments | None, OpenEpisodes, Array]:
+    ) -> tuple[Segment, EpisodeSums, Moments | None, OpenEpisodes, Array]:
         """Of one shard of a seed."""
         whole, across = self.config.complete_episodes, axes_of(self.config.num_shards)
         after = process(whole, self.env, networks, moments, clip, episodes, fills_in, rollout, across)
@@ -102,13 +102,13 @@ _COMPILED: dict[tuple, CompiledFunctions] = {}
 
 
 def functions_for(
-    config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, layout: Layout | None
+    config: Config, env: HostEnvironment, states: TrainState, hypers: Hypers, layout: ShardLayout | None
 ) -> CompiledFunctions:
     """Compiled once for environments that look alike, whatever they are called."""
     key = (*looks(config, env, states), layout)
     if key not in _COMPILED:
         if layout is None:
-            functions = CompiledFunctions(config.static, env, states, hypers, OwnEnvs(config.num_envs))
+            functions = CompiledFunctions(config.static, env, states, hypers, LocalEnvs(config.num_envs))
         else:
             functions = ShardedFunctions(config.static, env, states, hypers, layout)
         _COMPILED[key] = functions

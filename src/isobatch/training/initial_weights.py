@@ -14,14 +14,10 @@ from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.learning.proximal import Ewma
 from isobatch.learning.state import TrainState
-from isobatch.networks.actor_critic import Networks
-from isobatch.networks.moments import Moments
 from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.settings.config import Config
 from isobatch.training.checkpoints import flatten
 from isobatch.training.loading import load_run
-
-Parts = tuple[Networks, Moments | None]  # that are taken over
 
 
 def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> TrainState:
@@ -30,10 +26,9 @@ def start_from(path: Path, states: TrainState, say: Callable[[str], None]) -> Tr
     Seed number i starts from its seed number i, and from the first ones again where it has fewer.
     """
     run = load_run(path, say=say)
-    theirs, ours = ((each.networks, each.obs_moments) for each in (run.states, states))
-    check_same_shapes(path, theirs, ours)
+    check_same_shapes(path, run.states, states)
     places = np.arange(states.iteration.shape[0]) % len(run.seeds)
-    networks, moments = jax.tree.map(lambda leaf: leaf[places], theirs)
+    networks, moments = jax.tree.map(lambda leaf: leaf[places], (run.states.networks, run.states.obs_moments))
     states = eqx.tree_at(lambda s: s.learning.learner.networks, states, networks)
     if moments is not None:
         states = eqx.tree_at(lambda s: s.obs_moments, states, moments)
@@ -51,7 +46,7 @@ def carry_over(path: Path, states: TrainState, config: Config) -> TrainState:
     Environments begin anew, and the discounted returns behind the scale of rewards with them.
     """
     theirs = load_run(path).states
-    check_same_shapes(path, (theirs.networks, theirs.obs_moments), (states.networks, states.obs_moments))
+    check_same_shapes(path, theirs, states)
     places: list[Callable[[TrainState], object]] = [
         lambda s: s.learning.learner,
         lambda s: s.learning.advantage_moments,
@@ -73,16 +68,20 @@ def carry_over(path: Path, states: TrainState, config: Config) -> TrainState:
     return eqx.tree_at(lambda s: s.envs, states, start(keys))
 
 
-def check_same_shapes(path: Path, theirs: Parts, ours: Parts) -> None:
-    """UsageError that names the arrays which differ, without their axis of seeds."""
-    there, here = ({name: leaf.shape[1:] for name, leaf in flatten(tree).items()} for tree in (theirs, ours))
+def check_same_shapes(path: Path, theirs: TrainState, ours: TrainState) -> None:
+    """UsageError that names the arrays of networks and normalizer which differ, without their axis of seeds."""
+    there, here = (
+        {name: leaf.shape[1:] for name, leaf in flatten((each.networks, each.obs_moments)).items()}
+        for each in (theirs, ours)
+    )
     differ = [
         f"{name.split('/', 1)[1]} ({there.get(name, 'none')} there, {here.get(name, 'none')} here)"
         for name in sorted(there.keys() | here.keys())
         if there.get(name) != here.get(name)
     ]
-    if (theirs[1] is None) != (ours[1] is None):
-        differ = [f"normalize_observations ({theirs[1] is not None} there, {ours[1] is not None} here)"]
+    normalized = [each.obs_moments is not None for each in (theirs, ours)]
+    if normalized[0] != normalized[1]:
+        differ = [f"normalize_observations ({normalized[0]} there, {normalized[1]} here)"]
     if differ:
         more = f" and {len(differ) - 3} more" if len(differ) > 3 else ""
         raise UsageError(

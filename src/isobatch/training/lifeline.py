@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from isobatch.formatting import Say
+
 BEAT, BYE, FAULT, LOST = "", "bye", "fault", "lost"  # first words of a line
 BEAT_SECONDS = 1.0
 LAST_WORDS_SECONDS = 5.0  # that a process which fails waits to hear whether another one failed before it
-
-Say = Callable[[str], None]
 
 
 class Lifeline:

@@ -11,24 +11,25 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from isobatch.errors import RunError, UsageError
+from isobatch.errors import RunError
+from isobatch.files import unwritable
 
 LOCK = "run.lock"  # who writes, for people; what counts is the lock on the open file, which the system takes back
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """RunError, with the name of the other one, if somebody writes into this directory."""
+def locked(directory: Path, flag: str = "run_dir") -> Iterator[None]:
+    """RunError, with the name of the other one, if somebody writes into this directory, which `flag` names."""
     try:
         file = (directory / LOCK).open("a+")
     except OSError as error:
-        raise UsageError(f"run_dir={str(directory)!r} cannot be written ({error.strerror}): name another.") from None
+        raise unwritable(f"{flag}={str(directory)!r}", error) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RunError(
-                f"run_dir={str(directory)!r} is being trained by {holder(directory)}: wait until it is done, stop it, "
+                f"{flag}={str(directory)!r} is being trained by {holder(directory)}: wait until it is done, stop it, "
                 "or name another directory."
             ) from None
         since = datetime.now().astimezone().isoformat(timespec="seconds")

@@ -16,12 +16,12 @@ from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
 from isobatch.learning.iteration import iterate
 from isobatch.learning.state import TrainState
-from isobatch.networks.own_networks import Factory
-from isobatch.rollouts.segment import Episodes
+from isobatch.networks.custom_networks import Factory
+from isobatch.rollouts.segment import EpisodeSums
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.schedules import Schedule
+from isobatch.training.custom_parts import with_custom_parts
 from isobatch.training.metrics import EPISODE_COLUMNS
-from isobatch.training.own_parts import with_own_parts
 from isobatch.training.program import kind_of, turn_counts
 from isobatch.training.programs import initial_states
 from isobatch.training.sharding import WHOLE, env_axes, on_one_device
@@ -69,7 +69,7 @@ def make_train(
         >>> metrics["charts/episodic_return"].shape
         (2, 3)
     """
-    config = with_own_parts(config, env, networks, learning_rate_schedule)
+    config = with_custom_parts(config, env, networks, learning_rate_schedule)
     made, structure = environment_of(config), config.static
     if isinstance(made, HostEnvironment):
         raise UsageError(f"env={config.env!r} steps outside JAX and cannot be compiled: use isobatch.train.")
@@ -97,7 +97,7 @@ def make_train(
 
 def _of_all_shards(
     structure: Config, env: Environment, state: TrainState
-) -> Callable[..., tuple[TrainState, Metrics, Episodes]]:
+) -> Callable[..., tuple[TrainState, Metrics, EpisodeSums]]:
     """One iteration, of all shards of the run."""
     step = partial(iterate, structure, env)
     if structure.num_shards == 1:
@@ -106,7 +106,7 @@ def _of_all_shards(
     return on_one_device(step, (axes, WHOLE, WHOLE), (axes, WHOLE, WHOLE), structure.num_shards)
 
 
-def _episode_means(episodes: Episodes) -> dict[str, Float[Array, ""]]:
+def _episode_means(episodes: EpisodeSums) -> dict[str, Float[Array, ""]]:
     """Return, length and number of the episodes that ended in an iteration."""
     count, *sums = jax.tree.leaves(episodes)
     means = [jnp.where(count > 0, total / jnp.maximum(count, 1), jnp.nan) for total in sums]

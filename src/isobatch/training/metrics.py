@@ -76,7 +76,7 @@ def mean_return(table: Table, after: int, last: int) -> float | None:
 
 def critical_batch(table: Table) -> float:
     """Critical batch size S / |G|^2 of the second half of a run, both averaged over its lines and seeds first."""
-    if "noise/trace" not in table:
+    if not {"noise/trace", "noise/signal"} <= table.keys():
         raise UsageError(
             "the run has no noise/* metrics: train it with --noise-scale, or give the critical batch size."
         )

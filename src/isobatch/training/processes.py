@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from typing import TypeVar
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from isobatch.errors import RunError, UsageError, first_line
+from isobatch.formatting import Say
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.team import AUTO, Team
@@ -28,7 +29,6 @@ from isobatch.training.sharding import is_key
 GO = b"go"  # what process 0 says when all are there
 
 Tree = TypeVar("Tree", bound=PyTree)
-Say = Callable[[str], None]
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def stay_in_touch(team: Team, say: Say) -> Lifeline:
     index, count = jax.process_index(), jax.process_count()
     lifeline = Lifeline(index, count, team.process_timeout, say)
     server = socket.create_server(("", 0)) if index == 0 else None
-    own = f"{socket.gethostname()} {server.getsockname()[1]}" if server is not None else ""
-    host, port = share_text(own).split()
+    address = f"{socket.gethostname()} {server.getsockname()[1]}" if server is not None else ""
+    host, port = share_text(address).split()
     if server is not None:
         lifeline.accept(server)
         return lifeline
@@ -193,9 +193,9 @@ def share(tree: Tree, source: int = 0) -> Tree:
 
 def share_text(text: str, source: int = 0) -> str:
     """A text of one process."""
-    own = np.frombuffer(text.encode(), np.uint8)
-    length = share(len(own), source)
-    mine = own if jax.process_index() == source else np.zeros(length, np.uint8)
+    encoded = np.frombuffer(text.encode(), np.uint8)
+    length = share(len(encoded), source)
+    mine = encoded if jax.process_index() == source else np.zeros(length, np.uint8)
     return bytes(np.asarray(share(mine, source), np.uint8)).decode()
 
 
@@ -222,8 +222,8 @@ def check_same(config: Config, options: Options) -> None:
     if np.all(marks == marks[0]):
         return
     first = json.loads(share_text(text))
-    own = json.loads(text)
-    differ = [f"{name} ({own[name]}, there {first.get(name)})" for name in own if first.get(name) != own[name]]
+    here = json.loads(text)
+    differ = [f"{name} ({here[name]}, there {first.get(name)})" for name in here if first.get(name) != here[name]]
     sentences = [share_text("; ".join(differ), source) for source in range(jax.process_count())]
     k = next(k for k, sentence in enumerate(sentences) if sentence)
     raise UsageError(f"process {k} was started with other settings than process 0: {sentences[k]}.")

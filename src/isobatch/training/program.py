@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float, PyTree
 from isobatch.errors import RunError
 from isobatch.learning.iteration import Index, count_turns
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.actors.ledger import Entry
-from isobatch.rollouts.segment import Episodes
+from isobatch.rollouts.actors.ledger import LedgerEntry
+from isobatch.rollouts.segment import EpisodeSums
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.options import ActorKind, Options
 
@@ -45,8 +45,8 @@ class Supervision:
     is_stopped: Callable[[], bool] = lambda: False
     agreed: Callable[[int], int] = lambda rows: rows  # between processes that have to do the same
     actor_kind: ActorKind = "auto"
-    consumed: Callable[[Sequence[Entry]], None] = lambda entries: None  # which rollouts of actors an update used
-    recorded: Sequence[Entry] | None = None  # which it shall use
+    consumed: Callable[[Sequence[LedgerEntry]], None] = lambda entries: None  # which rollouts of actors an update used
+    recorded: Sequence[LedgerEntry] | None = None  # which it shall use
 
 
 class Program(Protocol):
@@ -113,7 +113,7 @@ def all_finite(tree: PyTree) -> Bool[Array, ""]:
     return jnp.all(jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
-def metric_vector(metrics: dict[str, Float[Array, ""]], episodes: Episodes | None = None) -> Float[Array, " K"]:
+def metric_vector(metrics: dict[str, Float[Array, ""]], episodes: EpisodeSums | None = None) -> Float[Array, " K"]:
     """The metrics of one iteration in the order of their names, and the sums over episodes."""
     values = [*(metrics[name] for name in sorted(metrics)), *jax.tree.leaves(episodes)]
     return jnp.stack([jnp.asarray(value, jnp.float32) for value in values])

@@ -18,11 +18,11 @@ from isobatch.training.host_program import HostProgram
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.program import Program
 from isobatch.training.program_cache import keep_programs
-from isobatch.training.sharding import Layout, env_axes
+from isobatch.training.sharding import ShardLayout, env_axes
 
 
 def program_for(
-    config: Config, states: TrainState, hypers: Hypers, log_interval: int, layout: Layout | None = None
+    config: Config, states: TrainState, hypers: Hypers, log_interval: int, layout: ShardLayout | None = None
 ) -> Program:
     """The program of a config for so many seeds, compiled unless an earlier run left it."""
     env = environment_of(config)
@@ -33,7 +33,7 @@ def program_for(
     return compiled_program(config, env, states, hypers, log_interval, layout)
 
 
-def initial_states(config: Config, seeds: list[int], layout: Layout | None = None) -> TrainState:
+def initial_states(config: Config, seeds: list[int], layout: ShardLayout | None = None) -> TrainState:
     """The states of several seeds before the first iteration, stacked: the first thing that whoever runs needs.
 
     With a layout each shard is made where it belongs.

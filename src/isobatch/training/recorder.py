@@ -12,10 +12,10 @@ import numpy as np
 
 from isobatch.errors import RunError, UsageError
 from isobatch.learning.state import TrainState
-from isobatch.rollouts.actors.ledger import Entry
+from isobatch.rollouts.actors.ledger import LedgerEntry
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
-from isobatch.training.checkpoint_file import Note
+from isobatch.training.checkpoint_file import CheckpointNote
 from isobatch.training.checkpoints import Checkpoints
 from isobatch.training.evaluations import COLUMNS as EVALUATION_COLUMNS
 from isobatch.training.evaluations import EVALUATIONS, lines_until
@@ -118,7 +118,7 @@ class Recorder:
         if self.directory is not None:
             self.directory.append_timing(env_steps, seconds, steps_per_second, *waited)
 
-    def schedule_from(self, update: int) -> Callable[[Sequence[Entry]], None]:
+    def schedule_from(self, update: int) -> Callable[[Sequence[LedgerEntry]], None]:
         """Where it is noted which rollouts of actors updates use, from this one on."""
         if self.directory is None or not self._has_actors:
             return lambda entries: None
@@ -148,7 +148,7 @@ class RunFiles:
         """The newest checkpoint that can be used and `metrics.csv` at its time; None for the beginning."""
         mark: Mark | None = None
 
-        def has_metrics(note: Note) -> None:
+        def has_metrics(note: CheckpointNote) -> None:
             nonlocal mark
             if note.metrics is None or not self.metrics.holds(note.metrics):
                 raise ValueError(f"was made when {METRICS} had lines that are missing or changed now")
@@ -162,7 +162,7 @@ class RunFiles:
             what = f"none of its checkpoints ({', '.join(map(str, there))})" if there else "no checkpoint"
             raise RunError(
                 f"run_dir={str(self.directory.path)!r} cannot go on: {what} can be used. Nothing was changed; to train "
-                f"it again from the beginning: isobatch train --resume {self.directory.words} --restart"
+                f"it again from the beginning: isobatch train --resume {self.directory.quoted} --restart"
             )
         say("no checkpoint yet: starting at the beginning." if not there else "starting over.")
         return None, None
@@ -179,11 +179,13 @@ class RunFiles:
         except OSError as error:
             raise RunError(
                 f"{str(table.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
-                f"go on with isobatch train --resume {self.directory.words}"
+                f"go on with isobatch train --resume {self.directory.quoted}"
             ) from None
 
     def keep(self, iteration: int, states: TrainState, score: float | None, interim: bool) -> None:
-        self.checkpoints.save(iteration, states, Note(score, interim, self.metrics.mark), first=self.metrics.sync)
+        self.checkpoints.save(
+            iteration, states, CheckpointNote(score, interim, self.metrics.mark), first=self.metrics.sync
+        )
 
 
 class Sink(Protocol):
@@ -236,9 +238,9 @@ class WeightsAndBiases:
         table = table_of(columns, lines)
         for step in np.unique(table["env_steps"]):
             rows = table["env_steps"] == step
-            found = {n: table[n][rows] for n in columns[len(INDEX) :]}
-            means = {n: float(np.nanmean(v)) for n, v in found.items() if not np.all(np.isnan(v))}
-            returns = found.get(RETURN, np.full(np.count_nonzero(rows), np.nan))  # evaluations have none
+            values = {n: table[n][rows] for n in columns[len(INDEX) :]}
+            means = {n: float(np.nanmean(v)) for n, v in values.items() if not np.all(np.isnan(v))}
+            returns = values.get(RETURN, np.full(np.count_nonzero(rows), np.nan))  # evaluations have none
             seeds = zip(table["seed"][rows], returns, strict=True)
             each = {f"seeds/{seed}/{RETURN}": float(value) for seed, value in seeds if not np.isnan(value)}
             self.run.log(means | each, step=int(step))

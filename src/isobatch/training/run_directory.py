@@ -141,7 +141,7 @@ class RunDirectory:
         return self.path / CHECKPOINTS
 
     @property
-    def words(self) -> str:
+    def quoted(self) -> str:
         """The path as one types it in a shell."""
         return shlex.quote(f"./{self.path}" if str(self.path).startswith("-") else str(self.path))
 

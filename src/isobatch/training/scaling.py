@@ -14,12 +14,12 @@ from isobatch.formatting import rounded
 from isobatch.learning.state import TrainState
 from isobatch.networks.shards import DEVICES
 from isobatch.settings.config import Config
-from isobatch.training.sharding import Layout
+from isobatch.training.sharding import ShardLayout
 
 SUMS = 20  # that are timed
 
 
-def seconds_per_sum(layout: Layout, size: int) -> float:
+def seconds_per_sum(layout: ShardLayout, size: int) -> float:
     """What it takes to add up so many numbers over the devices of a seed; every process has to ask."""
 
     def sums(value: Float[Array, " P"]) -> Float[Array, " P"]:
@@ -43,7 +43,7 @@ class Sharing:
     seconds: float
 
     @classmethod
-    def of(cls, config: Config, layout: Layout | None, states: TrainState, num_seeds: int) -> Sharing | None:
+    def of(cls, config: Config, layout: ShardLayout | None, states: TrainState, num_seeds: int) -> Sharing | None:
         """None where there is one device."""
         if layout is None or layout.mesh.shape[DEVICES] == 1:
             return None

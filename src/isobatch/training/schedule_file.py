@@ -13,12 +13,12 @@ from typing import IO
 
 from isobatch.errors import RunError, UsageError
 from isobatch.files import replace_file
-from isobatch.rollouts.actors.ledger import Entry
+from isobatch.rollouts.actors.ledger import LedgerEntry
 from isobatch.settings.config import Config
 from isobatch.settings.files import load_config
 
 NAME = "schedule.csv"
-HEAD = ",".join(Entry._fields)
+HEAD = ",".join(LedgerEntry._fields)
 # What a run may differ in from the one whose schedule it follows: how long it is, and who decides.
 FREE_TO_DIFFER = ("total_timesteps", "schedule")
 
@@ -37,7 +37,7 @@ class ScheduleFile:
         lines = [HEAD, *(",".join(map(str, entry)) for entry in kept)]
         replace_file(self._path, "\n".join(lines) + "\n")
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[LedgerEntry]) -> None:
         """Of one update, in one write."""
         if self._file is None:
             self._file = self._path.open("a")
@@ -49,7 +49,7 @@ class ScheduleFile:
             self._file.close()
 
 
-def entries_of(directory: Path) -> list[Entry]:
+def entries_of(directory: Path) -> list[LedgerEntry]:
     """What the file says; a line that a kill cut short is left out."""
     text = (directory / NAME).read_text()
     whole = text[: text.rfind("\n") + 1]
@@ -57,14 +57,14 @@ def entries_of(directory: Path) -> list[Entry]:
     try:
         if not rows or ",".join(rows[0]) != HEAD:
             raise ValueError
-        return [Entry(*map(int, row)) for row in rows[1:]]
+        return [LedgerEntry(*map(int, row)) for row in rows[1:]]
     except (ValueError, TypeError):
         raise UsageError(
             f"{directory / NAME} is not the schedule of a run with actors: name the run's directory."
         ) from None
 
 
-def schedule_to_replay(directory: Path, config: Config) -> list[Entry]:
+def schedule_to_replay(directory: Path, config: Config) -> list[LedgerEntry]:
     """Of the run in `directory`, if it is one of these settings and long enough."""
     if not (directory / NAME).exists():
         raise UsageError(

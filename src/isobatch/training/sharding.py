@@ -21,7 +21,7 @@ from isobatch.errors import UsageError
 from isobatch.learning.state import TrainState
 from isobatch.networks.shards import DEVICES, HERE, one_on_each_device
 from isobatch.rollouts.compiling import COMPILER_OPTIONS
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import HostState, replaced
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.geometry import divisors
@@ -33,7 +33,7 @@ READ = -2  # the same, of a result that every process reads
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """Where the shards of a run are."""
 
     mesh: Mesh
@@ -62,7 +62,7 @@ class Layout:
 
         return jax.tree.map(place, states, shardings)
 
-    def from_own(self, tree: Tree, axes: PyTree) -> Tree:
+    def from_local(self, tree: Tree, axes: PyTree) -> Tree:
         """Arrays of all processes as one, from those of the environments that step in this process."""
 
         def put(axis: int, branch: PyTree) -> PyTree:
@@ -71,10 +71,10 @@ class Layout:
 
         return jax.tree.map(put, axes, tree)
 
-    def own_envs(self, num_envs: int) -> OwnEnvs:
+    def local_envs(self, num_envs: int) -> LocalEnvs:
         """Those that step in this process, where environments step outside."""
         count, shards = num_envs // jax.process_count(), self.num_shards // jax.process_count()
-        return OwnEnvs(count, count * jax.process_index(), shards)
+        return LocalEnvs(count, count * jax.process_index(), shards)
 
     def gather(self, states: TrainState) -> TrainState:
         """Whole states, in every process; where one process has all of them, as they are."""
@@ -82,7 +82,7 @@ class Layout:
             return states
         if isinstance(states.envs.obs, np.ndarray):  # environments that step outside are known to their process alone
             axes = env_axes(states).envs
-            envs = jax.tree.map(_gather_own, axes, with_equal_memory(states.envs))
+            envs = jax.tree.map(_gather_local, axes, with_equal_memory(states.envs))
             states = replaced(states, envs=jax.tree.map(np.asarray, envs))
             return replaced(jax.tree.map(_gather, replaced(states, envs=None)), envs=states.envs)
         return jax.tree.map(_gather, states)
@@ -123,7 +123,7 @@ class Layout:
         return jitted.lower(*args).compile(compiler_options=options)
 
 
-def layout_for(num_shards: int, num_seeds: int, devices: int = 0, one_row: bool = False) -> Layout | None:
+def layout_for(num_shards: int, num_seeds: int, devices: int = 0, one_row: bool = False) -> ShardLayout | None:
     """Shards on so many devices a seed, 0 for as many as there are and can be used; seeds share what is left.
 
     With `one_row` each of these devices has all seeds. None for a run of one shard, whose seeds alone are spread.
@@ -137,7 +137,7 @@ def layout_for(num_shards: int, num_seeds: int, devices: int = 0, one_row: bool 
     # Every process has a part of every seed, so that each can act and report for all of them.
     columns = per_seed // processes
     grid = np.array(there).reshape(processes, -1)[:, : rows * columns].reshape(processes, rows, columns)
-    return Layout(Mesh(np.swapaxes(grid, 0, 1).reshape(rows, per_seed), (SEEDS, DEVICES)), num_shards)
+    return ShardLayout(Mesh(np.swapaxes(grid, 0, 1).reshape(rows, per_seed), (SEEDS, DEVICES)), num_shards)
 
 
 def usable_devices(num_shards: int, processes: int) -> list[int]:
@@ -167,12 +167,12 @@ def _spec(axis: int) -> PartitionSpec:
     return PartitionSpec(SEEDS) if axis in (WHOLE, READ) else PartitionSpec(SEEDS, *[None] * axis, DEVICES)
 
 
-def own_part(tree: PyTree, axes: PyTree) -> PyTree:
+def local_part(tree: PyTree, axes: PyTree) -> PyTree:
     """What this process has of arrays along their environments, in NumPy."""
-    return jax.tree.map(lambda axis, branch: jax.tree.map(lambda leaf: _own_part(leaf, axis), branch), axes, tree)
+    return jax.tree.map(lambda axis, branch: jax.tree.map(lambda leaf: _local_part(leaf, axis), branch), axes, tree)
 
 
-def _own_part(leaf: Array, axis: int) -> np.ndarray:
+def _local_part(leaf: Array, axis: int) -> np.ndarray:
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
         return np.asarray(leaf)
     if axis == WHOLE:
@@ -200,7 +200,7 @@ def with_equal_memory(envs: EnvCarry) -> EnvCarry:
     return replaced(envs, state=replaced(envs.state, actions=np.pad(actions, missing)))
 
 
-def _gather_own(axis: int, leaf: np.ndarray) -> np.ndarray:
+def _gather_local(axis: int, leaf: np.ndarray) -> np.ndarray:
     """Of the environments of all processes, along their axis; seeds are in front."""
     from jax.experimental import multihost_utils
 

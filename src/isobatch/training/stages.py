@@ -15,15 +15,17 @@ from typing import NamedTuple, TypedDict
 
 from isobatch.errors import UsageError
 from isobatch.files import write_file
-from isobatch.rescaling import rescale
+from isobatch.formatting import Say
+from isobatch.rescaling import MINIBATCH_COUNT, rescale
 from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import SettingsByName
+from isobatch.training.display import Watch
 from isobatch.training.metrics import METRICS, read_metrics
 from isobatch.training.result import Progress, Result
 from isobatch.training.run_directory import STAGES, RunDirectory
-from isobatch.training.trainer import Say, Watch, train
+from isobatch.training.trainer import train
 
 LINES = "log_interval"  # the option that decides what a run is, beside its seeds
 
@@ -42,7 +44,7 @@ def stage_configs(config: Config, stages: tuple[Stage, ...]) -> list[Config]:
     ends = [*(stage.begins for stage in stages[1:]), 1.0]
     configs, done = [], 0
     for stage, end in zip(stages, ends, strict=True):
-        moved = rescale(config, num_envs=stage.num_envs).after
+        moved = rescale(config, num_envs=stage.num_envs, keep=MINIBATCH_COUNT).after
         batch = moved.geometry.iteration_batch
         iterations = int(end * config.total_timesteps - done) // batch
         if iterations < 1:
@@ -91,15 +93,15 @@ def train_stages(
     """
     path, configs = Path(run_dir), stage_configs(config, parse_batch_schedule(schedule))
     kept = {"seed": seed, "num_seeds": num_seeds, LINES: options.get(LINES, getattr(Options, LINES))}
-    about: StagesInfo = {"batch_schedule": schedule, "config": config.to_dict(), "options": kept}
+    info: StagesInfo = {"batch_schedule": schedule, "config": config.to_dict(), "options": kept}
     if resume:
-        if read_stages(path) != about:
+        if read_stages(path) != info:
             raise UsageError(f"run_dir={str(path)!r} was begun with another schedule or settings: use the same ones.")
     elif (path / STAGES).exists():
         raise UsageError(f"run_dir={str(path)!r} holds a run already: go on with resume, or choose another directory.")
     else:
         path.mkdir(parents=True, exist_ok=True)
-        write_file(path / STAGES, json.dumps(about, indent=2) + "\n")
+        write_file(path / STAGES, json.dumps(info, indent=2) + "\n")
     total, begins, before = sum(each.env_steps for each in configs), Begin(0, 0), None
     lines: list[str] = []
     for number, each in enumerate(configs, 1):
@@ -107,8 +109,10 @@ def train_stages(
         say(f"stage {number} of {len(configs)}: {each.num_envs} environments for {each.env_steps:,} steps.")
         begun = RunDirectory.holds_run(where)
         first, continues = (None, None) if begun else (init_from, None) if before is None else (None, before)
-        told = _from(watch, begins.env_steps, total)
-        result = train(each, seed, num_seeds, where, begun, restart and begun, first, continues, told, say, **options)
+        watch_stage = _from(watch, begins.env_steps, total)
+        result = train(
+            each, seed, num_seeds, where, begun, restart and begun, first, continues, watch_stage, say, **options
+        )
         lines += _counted_from(where / METRICS, begins)[bool(lines) :]  # one header
         if lines:  # none, where it was stopped before the first
             write_file(path / METRICS, "".join(lines))
@@ -148,10 +152,10 @@ def read_stages(path: Path) -> StagesInfo:
 def _from(watch: Watch, done: int, total: int) -> Watch:
     """Progress of a stage as progress of the whole."""
 
-    def told(progress: Progress) -> None:
+    def of_the_whole(progress: Progress) -> None:
         watch(dataclasses.replace(progress, env_steps=done + progress.env_steps, total_steps=total))
 
-    return told
+    return of_the_whole
 
 
 def _counted_from(path: Path, begins: Begin) -> list[str]:

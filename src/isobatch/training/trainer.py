@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,11 +19,13 @@ from isobatch.advice.monitors import monitor, unspoken
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.executors.ray_connection import connected
+from isobatch.formatting import Say
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.async_program import AsyncProgram
 from isobatch.training.devices import use_cores
+from isobatch.training.display import Watch
 from isobatch.training.evaluations import Evaluations
 from isobatch.training.initial_weights import carry_over, start_from
 from isobatch.training.loop import Advance, advances, lines_of
@@ -37,12 +39,9 @@ from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
 from isobatch.training.scaling import Sharing
 from isobatch.training.schedule_file import schedule_to_replay
-from isobatch.training.sharding import Layout, layout_for
+from isobatch.training.sharding import ShardLayout, layout_for
 
 SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
-
-Say = Callable[[str], None]
-Watch = Callable[[Progress], None]
 
 
 def train(
@@ -123,7 +122,7 @@ def run(
     stopped: threading.Event,
     watch: Watch,
     say: Say,
-    layout: Layout | None = None,
+    layout: ShardLayout | None = None,
 ) -> Result:
     """Train from iteration `start` to the end, or until `stopped`."""
     iteration, seconds, compile_seconds = start, 0.0, 0.0
@@ -195,7 +194,7 @@ def with_evaluation_of_first(options: Options) -> Options:
     )
 
 
-def whole(states: TrainState, layout: Layout | None) -> TrainState:
+def whole(states: TrainState, layout: ShardLayout | None) -> TrainState:
     """All of the states, for this process to read; where there are several, each must ask at the same time."""
     return states if layout is None else layout.gather(states)
 
@@ -212,7 +211,7 @@ class Bookkeeper:
         watch: Watch,
         say: Say,
         first: int,
-        layout: Layout | None,
+        layout: ShardLayout | None,
         sharing: Sharing | None,
     ) -> None:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
@@ -301,7 +300,7 @@ class Bookkeeper:
         if jax.process_count() == 1:  # the others are in the middle of something
             self.checkpoint(step.iteration, step.states)
         directory = self.recorder.directory
-        kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.words}"
+        kept = "" if directory is None else f" All before is kept: isobatch train --resume {directory.quoted}"
         return RunError(f"{fault}{kept}")
 
     def diverged(self, step: Advance) -> RunError:

@@ -10,6 +10,7 @@
 | `trials.csv`              | one row per trial                                                                      |
 | `best.yaml`               | the settings that won, for `isobatch train --config`                                   |
 | `report.html`             | the page                                                                               |
+| `run.lock`                | who writes here, while somebody does                                                   |
 
 A group is the unit of work. One that was interrupted is trained again with the same trials, so a search that was killed
 ends with the trials of one that was not.
@@ -17,7 +18,6 @@ ends with the trials of one that was not.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import zlib
@@ -31,9 +31,8 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.settings.parsing import SettingsByName
-from isobatch.studies.rows import CURVES
-from isobatch.studies.study_directory import csv_text, holds_files, write, write_json
-from isobatch.training.metrics import Table, format_number, table_of
+from isobatch.studies.result_files import csv_text, curve_lines, one_writer, read_curves, write, write_json
+from isobatch.training.metrics import Table
 from isobatch.tuning.trials import Trial, TrialRecord
 
 T = TypeVar("T")
@@ -97,22 +96,20 @@ class TuneDirectory:
 
     path: Path
 
-    @classmethod
-    def begin(cls, path: Path, info: Mapping[str, object]) -> TuneDirectory:
-        """A new directory, or one that was begun with the same search by the same version."""
-        if (path / INFO).is_file():
-            before = cls(path).info
+    @contextmanager
+    def begun(self, info: Mapping[str, object]) -> Iterator[None]:
+        """A new directory, or one that was begun with the same search by the same version; this process writes."""
+        with one_writer(self.path, INFO, "search"):
+            before = self.info if (self.path / INFO).is_file() else None
             now = json.loads(json.dumps(info))
-            differ = [name for name in now if before.get(name) != now[name]]
+            differ = [name for name in now if before is not None and before.get(name) != now[name]]
             if differ:
                 raise UsageError(
-                    f"out={str(path)!r} holds another search: {', '.join(differ)} differ; name another folder."
+                    f"out={str(self.path)!r} holds another search: {', '.join(differ)} differ; name another folder."
                 )
-        elif holds_files(path):
-            raise UsageError(f"out={str(path)!r} is not empty and holds no search: name another folder.")
-        else:
-            write_json(path / INFO, info)
-        return cls(path)
+            if before is None:
+                write_json(self.path / INFO, info)
+            yield
 
     @property
     def info(self) -> SettingsByName:
@@ -139,11 +136,7 @@ class TuneDirectory:
 
     def save_group(self, number: int, group: Group, curves: Sequence[Table]) -> None:
         """The curves, then the results."""
-        lines = [
-            f"{trial.number},{','.join(map(format_number, line))}\n"
-            for trial, table in zip(group.trials, curves, strict=True)
-            for line in zip(*(_column(table, name) for name in CURVES), strict=True)
-        ]
+        lines = [curve_lines(trial.number, table) for trial, table in zip(group.trials, curves, strict=True)]
         write(self._group(number, ".csv.gz"), gzip.compress("".join(lines).encode(), mtime=0))
         trials = [trial.to_json() for trial in group.trials]
         known = {"seconds": group.seconds, "compile_seconds": group.compile_seconds, "trials": trials}
@@ -151,12 +144,12 @@ class TuneDirectory:
 
     def groups(self) -> list[Group]:
         """All that are finished."""
-        found = [self.group(asked.number) for asked in self.asked()]
-        return [group for group in found if group is not None]
+        groups = [self.group(asked.number) for asked in self.asked()]
+        return [group for group in groups if group is not None]
 
     def curves(self) -> dict[int, Table]:
         """The curves of each trial of finished groups, by its number."""
-        points: dict[int, list[tuple]] = {}
+        curves: dict[int, Table] = {}
         for asked in self.asked():
             path, results = (self._group(asked.number, ending) for ending in (".csv.gz", ".json"))
             if results.is_file():
@@ -164,9 +157,8 @@ class TuneDirectory:
                     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
                     if not lines:
                         raise EOFError("no lines")
-                    for number, *values in csv.reader(lines):
-                        points.setdefault(int(number), []).append(tuple(float(v) if v else np.nan for v in values))
-        return {number: table_of(CURVES, lines) for number, lines in points.items()}
+                    curves |= {int(number): table for number, table in read_curves(lines).items()}
+        return curves
 
     def confirmed(self, name: str) -> Confirmed | None:
         path = self.path / "confirmed" / f"{name}.json"
@@ -202,7 +194,3 @@ def undamaged(path: Path, remove: Path | None = None) -> Iterator[None]:
             f"{str(path)!r} is damaged: remove {'it' if remove is None else repr(str(remove))}, and give the same "
             "command again."
         ) from None
-
-
-def _column(table: Table, name: str) -> np.ndarray:
-    return table.get(name, np.full(len(table["seed"]), np.nan))

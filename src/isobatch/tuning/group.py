@@ -18,7 +18,7 @@ from isobatch.executors.interface import Watch
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.studies.jobs import Devices
-from isobatch.studies.lanes import log_interval_of, outcome, train_stretch
+from isobatch.studies.lanes import log_interval_of, outcome, train_iterations
 from isobatch.studies.rows import Outcome
 from isobatch.training.checkpoint_file import Leaves
 from isobatch.training.checkpoints import flatten, unflatten
@@ -78,12 +78,12 @@ class TrainGroup:
 
 
 @dataclass
-class Progress:
+class TrialProgress:
     """How far a trial is."""
 
     states: Leaves  # of its seeds, on the host
     iteration: int = 0
-    tables: list[np.ndarray] = field(default_factory=list)  # [seeds, lines, metrics] of each stretch
+    tables: list[np.ndarray] = field(default_factory=list)  # [seeds, lines, metrics] of each part
     ends: list[int] = field(default_factory=list)
     finite: np.ndarray | None = None
 
@@ -95,7 +95,7 @@ class Lanes:
         self.configs, self.seeds, self.together = configs, seeds, together
         fresh = initial_states(configs[0], seeds)  # does not depend on hyperparameters
         first = flatten(fresh)
-        self.progress = [Progress(first) for _ in configs]
+        self.progress = [TrialProgress(first) for _ in configs]
         self.template = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * together), fresh)
         self.names: tuple[str, ...] = ()
         self.compile_seconds = 0.0
@@ -113,7 +113,7 @@ class Lanes:
     def _call(self, trials: list[int], last: int, watch: Watch) -> None:
         filled = trials + trials[-1:] * (self.together - len(trials))  # the program has so many lanes
         first = self.progress[trials[0]].iteration
-        done, self.names, seconds = train_stretch(
+        done, self.names, seconds = train_iterations(
             [self.configs[i] for i in filled], self._states(filled), first, last, watch
         )
         self.compile_seconds += seconds

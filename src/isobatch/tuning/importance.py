@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from isobatch.tuning.ranges import Choice, Range
+from isobatch.tuning.ranges import Choice, SearchRange
 from isobatch.tuning.trials import Trial
 
 BINS = 5  # equally many trials in each
 
 
-def importance(trials: Sequence[Trial], ranges: Mapping[str, Range]) -> dict[str, float]:
+def importance(trials: Sequence[Trial], ranges: Mapping[str, SearchRange]) -> dict[str, float]:
     """Share of the variance of the trials' ranks between bins of a setting, largest first.
 
     eta^2 = between / total sum of squares, less what chance gives: 1 - (1 - eta^2) (n - 1) / (n - bins), at least 0.
@@ -24,7 +24,7 @@ def importance(trials: Sequence[Trial], ranges: Mapping[str, Range]) -> dict[str
     return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
 
 
-def bins_of(trials: Sequence[Trial], each: Range) -> np.ndarray:
+def bins_of(trials: Sequence[Trial], each: SearchRange) -> np.ndarray:
     """The bin of every trial: that of its choice, or a fifth of the trials in the order of their values."""
     values = [trial.settings[each.name] for trial in trials]
     if isinstance(each, Choice):

@@ -10,8 +10,8 @@ import numpy as np
 import optuna
 
 from isobatch.settings.parsing import SettingsByName
-from isobatch.tuning.ranges import Choice, Range, shape_names
-from isobatch.tuning.samplers import TPE, RandomSampler, Told
+from isobatch.tuning.ranges import Choice, SearchRange, shape_names
+from isobatch.tuning.samplers import TPE, RandomSampler, TrialScores
 
 STARTUP = 10  # trials at random before TPE has something to learn from
 
@@ -19,7 +19,7 @@ STARTUP = 10  # trials at random before TPE has something to learn from
 class OptunaSampler:
     """TPE or CMA-ES. Optuna sees places between 0 and 1 and choices by their number; the rest is ours."""
 
-    def __init__(self, kind: str, ranges: Mapping[str, Range], seed: int) -> None:
+    def __init__(self, kind: str, ranges: Mapping[str, SearchRange], seed: int) -> None:
         self.kind, self.ranges, self.seed = kind, ranges, seed
         self.population = 0  # of CMA-ES: a group
         self.open: dict[int, list[tuple[SettingsByName, optuna.Trial]]] = {}  # by group
@@ -47,7 +47,7 @@ class OptunaSampler:
         drawn = RandomSampler(self.ranges, self.seed).ask(group, 1, None)[0]
         return {name: drawn[name] for name in shape_names(self.ranges)}
 
-    def tell(self, group: int, trials: Told) -> None:
+    def tell(self, group: int, trials: TrialScores) -> None:
         asked = self.open.pop(group, [])
         with quiet():
             for settings, worth in trials:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from isobatch.errors import UsageError, near_matches
 from isobatch.interop import called_elsewhere
 from isobatch.settings.config import Config, Hypers, setting_fields
@@ -25,6 +27,7 @@ AGE = "proximal_age"  # in environment steps; sets beta_prox
 NOT_SEARCHED = ("env", "algo", "env_kwargs", "total_timesteps", "num_shards")  # they say what a trial is
 SMALLEST_MINIBATCH = 32  # samples, of the defaults
 DIGITS = 4  # of values that are tried: they are meant to be typed
+SMALLEST, LARGEST = (float(end) for end in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))  # in a program
 Scale = Literal["linear", "log", "log distance from 1"]
 
 
@@ -67,13 +70,13 @@ class Choice:
         return ", ".join(map(str, self.values))
 
 
-Range = Interval | Choice
+SearchRange = Interval | Choice
 
 
-def default_ranges(config: Config) -> dict[str, Range]:
+def default_ranges(config: Config) -> dict[str, SearchRange]:
     """Log-spaced ranges of what matters most and is in use; each holds the config's own value, but for 0."""
     g, h = config.geometry, config.hypers
-    ranges: list[Range] = [
+    ranges: list[SearchRange] = [
         _around("learning_rate", 1e-4, 1e-2, h.learning_rate),
         _around("ent_coef", 1e-4, 0.1, h.ent_coef),
         _around("clip_eps", 0.1, 0.4, h.clip_eps),
@@ -94,7 +97,9 @@ def default_ranges(config: Config) -> dict[str, Range]:
     return {each.name: each for each in several if _setting(each.name) not in idle}
 
 
-def chosen_ranges(config: Config, search: Sequence[str], also: Sequence[str], given: Iterable[str]) -> dict[str, Range]:
+def chosen_ranges(
+    config: Config, search: Sequence[str], also: Sequence[str], given: Iterable[str]
+) -> dict[str, SearchRange]:
     """What to search: the defaults or `search` instead of them, and `also`; `given` are settings with a fixed value."""
     defaults = default_ranges(config)
     asked = [parse_range(config, text, defaults) for text in (*search, *also)]
@@ -115,7 +120,7 @@ def chosen_ranges(config: Config, search: Sequence[str], also: Sequence[str], gi
     return ranges
 
 
-def parse_range(config: Config, text: str, defaults: Mapping[str, Range]) -> Range:
+def parse_range(config: Config, text: str, defaults: Mapping[str, SearchRange]) -> SearchRange:
     """From `learning_rate=1e-4:1e-2`, `num_minibatches=4,8,16`, or a name that has a default range."""
     word, equals, values = (part.strip() for part in text.partition("="))
     name = word.replace("-", "_")
@@ -137,12 +142,12 @@ def parse_range(config: Config, text: str, defaults: Mapping[str, Range]) -> Ran
         return _interval(config, name, values)
     field = setting_fields()[_setting(name)]
     words = [word.strip() for word in values.split(",") if word.strip()]
-    if len(words) < 2:
+    kind: object = float if name == AGE else field.kind
+    parsed = tuple(dict.fromkeys(parse_value(name, word, kind) for word in words))
+    if len(parsed) < 2:
         what = "is empty" if not words else "is one value"
         fix = f"give a range, {name}=LOW:HIGH, or several values, {name}=A,B"
         raise UsageError(f"search {name}={values} {what}: {fix}.")
-    kind: object = float if name == AGE else field.kind
-    parsed = tuple(dict.fromkeys(parse_value(name, word, kind) for word in words))
     for value in parsed:
         config_of(config, {name: value})  # says what is wrong with it
     return Choice(name, tuple(plain_value(value) for value in parsed))
@@ -155,10 +160,21 @@ def _interval(config: Config, name: str, values: str) -> Interval:
     for end in (low, high):
         if not math.isfinite(end):
             raise UsageError(f"search {name}={values} has no end: give two finite numbers.")
+        if end and not SMALLEST <= abs(end) <= LARGEST:
+            raise UsageError(
+                f"search {name}={values}: {end:g} is no number of single precision: stay between {SMALLEST:.3g} and "
+                f"{LARGEST:.3g}."
+            )
         config_of(config, {name: end})
     if not low < high:
         raise UsageError(f"search {name}={values} is empty: the first number has to be below the second.")
-    return Interval(name, low, high, _scale_of(name, low, high))
+    found = Interval(name, low, high, _scale_of(name, low, high))
+    if not found.at(0) < found.at(0.5) < found.at(1):
+        raise UsageError(
+            f"search {name}={values} is narrower than the {DIGITS} digits of values that are tried: give ends further "
+            f"apart, or values, {name}=A,B."
+        )
+    return found
 
 
 def config_of(config: Config, settings: Mapping[str, object]) -> Config:
@@ -174,18 +190,18 @@ def config_of(config: Config, settings: Mapping[str, object]) -> Config:
     return made.replace(beta_prox=center / (1 + center))
 
 
-def settings_of(config: Config, ranges: Mapping[str, Range]) -> SettingsByName:
+def settings_of(config: Config, ranges: Mapping[str, SearchRange]) -> SettingsByName:
     """What a config has of the settings that are searched."""
     values = config.to_dict() | {AGE: config.geometry.proximal_age(config.hypers.beta_prox)}
     return {name: values[name] for name in ranges}
 
 
-def shape_names(ranges: Mapping[str, Range]) -> list[str]:
+def shape_names(ranges: Mapping[str, SearchRange]) -> list[str]:
     """Those of which each value is a program of its own."""
     return [name for name in ranges if name != AGE and name not in fields_of(Hypers)]
 
 
-def check_shapes(config: Config, ranges: Mapping[str, Range]) -> None:
+def check_shapes(config: Config, ranges: Mapping[str, SearchRange]) -> None:
     """Raise where values of several settings contradict each other."""
     names = shape_names(ranges)
     values = [each.values for each in ranges.values() if isinstance(each, Choice) and each.name in names]

@@ -13,12 +13,12 @@ from isobatch.statistics.normalization import bounds_of
 from isobatch.studies.charts import WINDOW, seed_lines
 from isobatch.studies.html_data import METRICS, NORMALIZED, longest_run, short
 from isobatch.studies.report import asset, curve_controls, duration, json_text, style, table
-from isobatch.studies.study_directory import write
+from isobatch.studies.result_files import write
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import RETURN, Table
 from isobatch.tuning.directory import PAGE
 from isobatch.tuning.importance import importance
-from isobatch.tuning.ranges import Choice, Range
+from isobatch.tuning.ranges import Choice, SearchRange
 from isobatch.tuning.trials import Trial
 from isobatch.tuning.tuned import Tuned, score_text, table_columns
 
@@ -93,7 +93,7 @@ def cell_data(trial: Trial, curves: Table, metrics: dict[str, str], points: int,
     return {"runs": len(trial.returns), "seeds": seeds, "lines": lines, "diverged": {}}
 
 
-def axis_data(each: Range) -> dict[str, object]:
+def axis_data(each: SearchRange) -> dict[str, object]:
     """Name, and labels at places between 0 and 1 from the bottom to the top."""
     if isinstance(each, Choice):
         ends = max(1, len(each.values) - 1)
@@ -101,7 +101,7 @@ def axis_data(each: Range) -> dict[str, object]:
     return {"name": each.name, "labels": [[place, f"{each.at(place):.3g}"] for place in (0.0, 0.5, 1.0)]}
 
 
-def trial_data(trial: Trial, ranges: dict[str, Range]) -> dict[str, object]:
+def trial_data(trial: Trial, ranges: dict[str, SearchRange]) -> dict[str, object]:
     places = [place_on(each, trial.settings[name]) for name, each in ranges.items()]
     return {
         "number": trial.number,
@@ -115,7 +115,7 @@ def trial_data(trial: Trial, ranges: dict[str, Range]) -> dict[str, object]:
     }
 
 
-def place_on(each: Range, value: object) -> float:
+def place_on(each: SearchRange, value: object) -> float:
     if isinstance(each, Choice):
         return each.values.index(value) / max(1, len(each.values) - 1) if value in each.values else 0.0
     return each.place(value)

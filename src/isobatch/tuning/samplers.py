@@ -13,14 +13,14 @@ import numpy as np
 
 from isobatch.errors import UsageError, unknown_name
 from isobatch.settings.parsing import SettingsByName
-from isobatch.tuning.ranges import Choice, Range, shape_names
+from isobatch.tuning.ranges import Choice, SearchRange, shape_names
 
 RANDOM, TPE, CMA_ES = "random", "tpe", "cma-es"
 SAMPLERS = (TPE, CMA_ES, RANDOM)
 PACKAGES = {TPE: ("optuna",), CMA_ES: ("optuna", "cmaes"), RANDOM: ()}
 
 
-Told = Sequence[tuple[Mapping[str, object], float]]  # settings of trials, and what they were worth
+TrialScores = Sequence[tuple[Mapping[str, object], float]]  # settings of trials, and what they were worth
 
 
 class Sampler(Protocol):
@@ -31,7 +31,7 @@ class Sampler(Protocol):
         """The settings of a group of trials; `shape` if that is decided already."""
         ...
 
-    def tell(self, group: int, trials: Told) -> None:
+    def tell(self, group: int, trials: TrialScores) -> None:
         """The results of a group. More is better, and only the order counts."""
         ...
 
@@ -50,7 +50,7 @@ def check_sampler(name: str) -> None:
         )
 
 
-def sampler_of(name: str, ranges: Mapping[str, Range], seed: int) -> Sampler:
+def sampler_of(name: str, ranges: Mapping[str, SearchRange], seed: int) -> Sampler:
     check_sampler(name)
     if name == RANDOM:
         return RandomSampler(ranges, seed)
@@ -62,7 +62,7 @@ def sampler_of(name: str, ranges: Mapping[str, Range], seed: int) -> Sampler:
 class RandomSampler:
     """Every setting by itself, evenly on its scale."""
 
-    def __init__(self, ranges: Mapping[str, Range], seed: int) -> None:
+    def __init__(self, ranges: Mapping[str, SearchRange], seed: int) -> None:
         self.ranges, self.seed = ranges, seed
 
     def ask(self, group: int, count: int, shape: Mapping[str, object] | None) -> list[SettingsByName]:
@@ -71,11 +71,11 @@ class RandomSampler:
         common = shape if shape is not None else {name: drawn[0][name] for name in shape_names(self.ranges)}
         return [{**settings, **common} for settings in drawn]
 
-    def tell(self, group: int, trials: Told) -> None:
+    def tell(self, group: int, trials: TrialScores) -> None:
         """It does not learn."""
 
 
-def _draw(each: Range, generator: np.random.Generator) -> object:
+def _draw(each: SearchRange, generator: np.random.Generator) -> object:
     if isinstance(each, Choice):
         return each.values[int(generator.integers(len(each.values)))]
     return each.at(float(generator.random()))

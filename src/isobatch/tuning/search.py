@@ -12,17 +12,18 @@ from isobatch.errors import UsageError
 from isobatch.executors.interface import Executor
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
-from isobatch.settings.fields import COUNT
+from isobatch.settings.fields import SEED
+from isobatch.settings.options import NUM_SEEDS
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
 from isobatch.studies.lanes import log_interval_of
+from isobatch.studies.result_files import now
 from isobatch.studies.rows import version
-from isobatch.studies.study_directory import now
 from isobatch.tuning.directory import Asked, Confirmed, Group, TuneDirectory
 from isobatch.tuning.group import GroupResult, TrainGroup, trials_at_once
 from isobatch.tuning.halving import Halving
-from isobatch.tuning.ranges import Choice, Range, config_of, settings_of, shape_names
+from isobatch.tuning.ranges import Choice, SearchRange, config_of, settings_of, shape_names
 from isobatch.tuning.samplers import Sampler, sampler_of
 from isobatch.tuning.trials import Trial, ranked, seed_returns, trial_of
 
@@ -48,11 +49,11 @@ class PlanSizes(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What is searched, and how. Nothing here changes when a search goes on."""
 
     config: Config  # where it starts
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, SearchRange]
     sampler: str
     num_seeds: int = 3
     seed: int = 0
@@ -63,7 +64,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("num_seeds", "group", "lanes", "confirm_seeds"):
-            COUNT.check(name, getattr(self, name))
+            NUM_SEEDS.check(name, getattr(self, name))  # trials too have a state of their own
+        SEED.check("seed", self.seed)
+        SEED.check(f"seed + {FIRST_NEW_SEED:,} + confirm_seeds - 1", self.new_seeds[-1])
 
     def to_json(self) -> dict[str, object]:
         searched = {name: str(each) for name, each in self.ranges.items()}
@@ -80,6 +83,11 @@ class Plan:
     @property
     def seeds(self) -> list[int]:
         return list(range(self.seed, self.seed + self.num_seeds))
+
+    @property
+    def new_seeds(self) -> range:
+        """Those that confirm: far from those of trials."""
+        return range(FIRST_NEW_SEED + self.seed, FIRST_NEW_SEED + self.seed + self.confirm_seeds)
 
     @property
     def reserve(self) -> int:
@@ -104,7 +112,7 @@ class Plan:
 class Search:
     """A plan at work in a directory."""
 
-    plan: Plan
+    plan: SearchPlan
     directory: TuneDirectory
     budget: int
     reserve: int
@@ -227,7 +235,7 @@ class Search:
         """Train each on seeds of its own, unless that was done; those of one shape `together`, or each by itself, so
         that their speeds can be compared."""
         names = {config: digest([config.to_dict(), self.plan.confirm_seeds]) for config in configs}
-        seeds = list(range(FIRST_NEW_SEED + self.plan.seed, FIRST_NEW_SEED + self.plan.seed + self.plan.confirm_seeds))
+        seeds = list(self.plan.new_seeds)
         missing = [config for config in names if self.directory.confirmed(names[config]) is None]
         shapes = dict.fromkeys(config.static for config in missing)
         parts = [[config] for config in missing]
@@ -245,8 +253,8 @@ class Search:
                 for config, outcome in zip(parts[index], result.outcomes, strict=True):
                     returns, steps = seed_returns(outcome, seeds, config.env_steps), config.env_steps * len(seeds)
                     self.directory.save_confirmed(names[config], Confirmed(returns, steps, seconds, compiling, now()))
-        found = [self.directory.confirmed(names[config]) for config in configs]
-        return [each for each in found if each is not None]
+        confirmed = [self.directory.confirmed(names[config]) for config in configs]
+        return [each for each in confirmed if each is not None]
 
 
 def finalists(trials: Sequence[Trial]) -> list[Trial]:

@@ -14,11 +14,11 @@ from isobatch.settings.config import Config
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import difference
 from isobatch.tuning.directory import Confirmed
-from isobatch.tuning.ranges import Choice, Range, config_of, shape_names
+from isobatch.tuning.ranges import Choice, SearchRange, config_of, shape_names
 
 
 @dataclass(frozen=True)
-class Move:
+class TransferTarget:
     """Where the winner goes."""
 
     num_envs: int
@@ -27,7 +27,7 @@ class Move:
     def of(self, config: Config) -> Rescaled:
         return rescale(config, num_envs=self.num_envs, keep=self.keep)
 
-    def check(self, config: Config, ranges: Mapping[str, Range]) -> None:
+    def check(self, config: Config, ranges: Mapping[str, SearchRange]) -> None:
         """Raise if a winner of some shape could not go there: before the search, not after it."""
         names = shape_names(ranges)
         values = [each.values for each in ranges.values() if isinstance(each, Choice) and each.name in names]
@@ -36,7 +36,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Moved:
+class TransferResult:
     """The winner at the batch that it is meant for."""
 
     rescaled: Rescaled

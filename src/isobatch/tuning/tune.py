@@ -17,14 +17,13 @@ from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
-from isobatch.studies.study_directory import write
-from isobatch.training.lock import locked
+from isobatch.studies.result_files import write
 from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
 from isobatch.tuning.ranges import chosen_ranges, config_of
 from isobatch.tuning.report import write_page
 from isobatch.tuning.samplers import check_sampler, default_sampler
-from isobatch.tuning.search import DEFAULT_RUNS, Plan, PlanSizes, Search, Watch, finalists
-from isobatch.tuning.transfer import Move, Moved
+from isobatch.tuning.search import DEFAULT_RUNS, PlanSizes, Search, SearchPlan, Watch, finalists
+from isobatch.tuning.transfer import TransferResult, TransferTarget
 from isobatch.tuning.trials import ranked
 from isobatch.tuning.tuned import Finalist, Tuned
 
@@ -38,11 +37,11 @@ def tune(
     also: Sequence[str] = (),
     given: Iterable[str] = (),
     sampler: str | None = None,
-    num_seeds: int = Plan.num_seeds,
-    seed: int = Plan.seed,
-    group: int = Plan.group,
-    lanes: int = Plan.lanes,
-    confirm_seeds: int = Plan.confirm_seeds,
+    num_seeds: int = SearchPlan.num_seeds,
+    seed: int = SearchPlan.seed,
+    group: int = SearchPlan.group,
+    lanes: int = SearchPlan.lanes,
+    confirm_seeds: int = SearchPlan.confirm_seeds,
     at_num_envs: int | None = None,
     for_num_envs: int | None = None,
     keep: str = MINIBATCH_COUNT,
@@ -94,11 +93,11 @@ def tune(
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
     """What is to be done, checked."""
 
-    plan: Plan
-    move: Move | None
+    plan: SearchPlan
+    move: TransferTarget | None
     budget: int  # environment steps
     reserve: int  # those of them that confirm the best
 
@@ -115,14 +114,14 @@ def prepare(
     for_num_envs: int | None = None,
     keep: str = MINIBATCH_COUNT,
     **numbers: Unpack[PlanSizes],
-) -> Task:
-    """The arguments of `tune` as a task; raises where they make no sense. `numbers` are fields of `Plan`."""
+) -> SearchTask:
+    """The arguments of `tune` as a task; raises where they make no sense. `numbers` are fields of `SearchPlan`."""
     if sampler is not None:
         check_sampler(sampler)
     if at_num_envs is not None and at_num_envs != config.num_envs:
         config = rescale(config, num_envs=at_num_envs, keep=keep).after
-    plan = Plan(config, chosen_ranges(config, search, also, set(given)), sampler or default_sampler(), **numbers)
-    move = None if for_num_envs is None else Move(for_num_envs, keep)
+    plan = SearchPlan(config, chosen_ranges(config, search, also, set(given)), sampler or default_sampler(), **numbers)
+    move = None if for_num_envs is None else TransferTarget(for_num_envs, keep)
     reserve = plan.reserve
     if move is not None:
         move.check(config, plan.ranges)
@@ -130,20 +129,19 @@ def prepare(
     steps = DEFAULT_RUNS * config.env_steps if budget is None else parse_value("budget", budget, int)
     COUNT.check("budget", steps)
     plan.check_budget(steps, reserve)
-    return Task(plan, move, steps, reserve)
+    return SearchTask(plan, move, steps, reserve)
 
 
-def run(task: Task, path: Path, watch: Watch, executor: Executor) -> Tuned:
+def run(task: SearchTask, path: Path, watch: Watch, executor: Executor) -> Tuned:
     """Do it, or go on with it."""
     work = Search(task.plan, TuneDirectory(path), task.budget, task.reserve, executor, watch)
     work.devices.choose()  # before an environment starts JAX
     environment_of(task.plan.config)  # says what is missing before anything is written
-    TuneDirectory.begin(path, task.plan.to_json())
-    with locked(path):
+    with work.directory.begun(task.plan.to_json()):
         return finish(work, task.move)
 
 
-def finish(work: Search, move: Move | None) -> Tuned:
+def finish(work: Search, move: TransferTarget | None) -> Tuned:
     """All that is left to do of a search, and its files."""
     trials = ranked(work.run())
     work.directory.save_table(trials)
@@ -155,21 +153,23 @@ def finish(work: Search, move: Move | None) -> Tuned:
         )
     configs = [config_of(work.plan.config, trial.settings) for trial in best]
     again = work.confirm(configs, f"the best {len(best)} on new seeds", together=move is None)
-    found = [Finalist(*each) for each in zip(best, configs, again, strict=True)]
-    found.sort(key=lambda each: -each.confirmed.mean)
+    confirmed = [Finalist(*each) for each in zip(best, configs, again, strict=True)]
+    confirmed.sort(key=lambda each: -each.confirmed.mean)
     groups, moved = work.directory.groups(), None
     if move is not None:
-        rescaled = move.of(found[0].config)
+        rescaled = move.of(confirmed[0].config)
         there = work.confirm([rescaled.after], f"the winner at {rescaled.after.num_envs} environments")[0]
         training = sum(each.seconds - each.compile_seconds for each in groups)
-        moved = Moved(rescaled, found[0].confirmed, there, sum(each.env_steps for each in groups), training)
+        moved = TransferResult(
+            rescaled, confirmed[0].confirmed, there, sum(each.env_steps for each in groups), training
+        )
     timed: list[Group | Confirmed] = [*groups, *work.directory.all_confirmed()]
     tuned = Tuned(
         path=work.directory.path,
         config=work.plan.config,
         ranges=dict(work.plan.ranges),
         trials=trials,
-        finalists=found,
+        finalists=confirmed,
         moved=moved,
         budget=work.budget,
         env_steps=work.spent,

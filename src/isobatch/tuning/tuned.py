@@ -11,8 +11,8 @@ from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import changed_settings
 from isobatch.tuning.directory import Confirmed
-from isobatch.tuning.ranges import Range, settings_of
-from isobatch.tuning.transfer import Moved
+from isobatch.tuning.ranges import SearchRange, settings_of
+from isobatch.tuning.transfer import TransferResult
 from isobatch.tuning.trials import Trial
 
 
@@ -32,12 +32,12 @@ class Tuned:
     path: Path
     config: Config
     """Where it started."""
-    ranges: dict[str, Range]
+    ranges: dict[str, SearchRange]
     trials: list[Trial]
     """Best first."""
     finalists: list[Finalist]
     """Best first, by their returns on new seeds."""
-    moved: Moved | None
+    moved: TransferResult | None
     budget: int
     env_steps: int
     """Of everything: all seeds, stopped trials, the runs that confirm."""

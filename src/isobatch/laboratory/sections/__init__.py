@@ -29,5 +29,5 @@ ALL = tuple(name for name in SECTIONS if name not in ON_REQUEST)
 def section_class(name: str) -> type[Section]:
     """Loaded when it is needed: flags know the names of sections without JAX."""
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    found: type[Section] = getattr(module, _CLASSES[name])
-    return found
+    section: type[Section] = getattr(module, _CLASSES[name])
+    return section

@@ -19,9 +19,9 @@ import numpy as np
 from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.formatting import TO, by_magnitude, counted, number, rounded, with_interval
 from isobatch.laboratory.branch_sizes import BranchSize
-from isobatch.laboratory.branching import MARKS, Branching, Played
+from isobatch.laboratory.branching import MARKS, Branching, BranchReturns
 from isobatch.laboratory.landscape import at_geometry, measure
-from isobatch.laboratory.parts import Parts
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.sections.plotting import TEXT_SIZE, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
@@ -81,7 +81,7 @@ class Branches:
     def measure(cls, subject: Subject, watch: Watch) -> Self:
         iteration = int(subject.state.iteration)
         key, out = key_of(subject, iteration, "branches"), subject.out
-        parts = Parts(None if out is None else out / f"{iteration:09d}-branches.json", key)
+        parts = PartialResults(None if out is None else out / f"{iteration:09d}-branches.json", key)
         branching = Branching(subject, parts)
         start, sizes, samples = branching.start(), branching.plan.sizes, branching.plan.samples
         played = []
@@ -122,7 +122,7 @@ class Branches:
         return next((row for row in self.rows if row.factor == 1), None)
 
     def interpret(self) -> Iterator[str]:
-        found, unit = self.critical_batch, "samples a gradient step"
+        critical, unit = self.critical_batch, "samples a gradient step"
         smallest, largest = self.rows[0].optimization_batch, self.rows[-1].optimization_batch
         from_here = f"From this policy on, over {self.samples:,} environment steps"
         if self.tolerance <= 0:
@@ -131,16 +131,16 @@ class Branches:
                 f"({by_magnitude(self.untrained_return)}): nothing can be said about what a batch loses here; measure "
                 "a later checkpoint, or longer branches (--branch-samples)."
             )
-        elif not math.isfinite(found.high) and found.value >= largest:
-            sure = "" if found.low >= largest else f" (in doubt above {number(found.low, 0)})"
+        elif not math.isfinite(critical.high) and critical.value >= largest:
+            sure = "" if critical.low >= largest else f" (in doubt above {number(critical.low, 0)})"
             yield f"{from_here}, no batch up to {largest:,} {unit} loses{sure}: the critical batch is not below it."
         else:
-            ends = TO.format(number(found.low, 0), number(found.high, 0))
+            ends = TO.format(number(critical.low, 0), number(critical.high, 0))
             yield (
-                f"{from_here}, batches of up to {number(found.value, 0)} {unit} {ends} lose nothing; the run's own are "
-                f"{self.own_batch:,}."
+                f"{from_here}, batches of up to {number(critical.value, 0)} {unit} {ends} lose nothing; the run's own "
+                f"are {self.own_batch:,}."
             )
-            if found.low <= smallest:
+            if critical.low <= smallest:
                 yield f"Whether {smallest:,}, the smallest batch that was tried, loses itself cannot be seen."
         best = max(max(row.over_branch.value, row.at_end.value) for row in self.rows)
         if best - self.policy_return < self.tolerance:
@@ -149,20 +149,20 @@ class Branches:
                 "any that comes of it: this measures what a batch spoils, not how much more slowly it learns."
             )
         yield from self._on_noise()
-        if self.tolerance > 0 and self.critical_batch_at_end.value != found.value:
+        if self.tolerance > 0 and self.critical_batch_at_end.value != critical.value:
             end = _samples(self.critical_batch_at_end, largest)
             yield f"By the return at the end of the branch alone it is {end}."
         yield from self._on_what_was_done()
 
     def _on_noise(self) -> Iterator[str]:
-        noise, found = self.noise_scale, self.critical_batch
+        noise, critical = self.noise_scale, self.critical_batch
         if math.isnan(noise.value) or not math.isfinite(noise.value):
             yield "The noise scale of the same policy cannot be told: its gradient is smaller than what noise leaves."
             return
-        ratio = noise.value / found.value
+        ratio = noise.value / critical.value
         if math.isnan(ratio):
             how = "there is nothing to compare it with"
-        elif found.overlaps(noise):
+        elif critical.overlaps(noise):
             how = "the two agree within their intervals"
         else:
             how = f"{rounded(max(ratio, 1 / ratio), 2)} times {'more' if ratio > 1 else 'less'} than the branches say"
@@ -275,7 +275,7 @@ class Branches:
 def _rows(
     sizes: Sequence[BranchSize],
     samples: int,
-    played: Sequence[Played],
+    played: Sequence[BranchReturns],
     judged: CriticalSize,
     judged_at_end: CriticalSize,
 ) -> Iterator[BranchRow]:

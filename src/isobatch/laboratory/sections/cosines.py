@@ -42,7 +42,7 @@ class CosineMeans:
     @classmethod
     def of(cls, batches: Sequence[np.ndarray], ends: tuple[Ends, Ends] = ((-1.0, 1.0), (0.0, 1.0))) -> Self:
         """From one row (mean, mean of absolute values) for each batch, and what these can be."""
-        means = [mean_over_batches(each, *own) for each, own in zip(np.stack(batches, axis=1), ends, strict=True)]
+        means = [mean_over_batches(each, *bounds) for each, bounds in zip(np.stack(batches, axis=1), ends, strict=True)]
         return cls(*means)
 
     def cells(self) -> list[str]:

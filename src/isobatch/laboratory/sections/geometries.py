@@ -286,7 +286,7 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
     }
     points, others = arrangements[config.staggered_resets], arrangements[not config.staggered_resets]
     best = min(points, key=lambda point: point.error[0])
-    own = next((p for p in points if (p.num_envs, p.num_steps) == subject.own_geometry), None)
+    of_the_run = next((p for p in points if (p.num_envs, p.num_steps) == subject.own_geometry), None)
     directly = worth_measuring(subject)
     gradient = gradient_seconds(subject.policy, subject.chains, subject.budget)
     for i, (point, other) in enumerate(zip(points, others, strict=True)):
@@ -296,9 +296,9 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
             other_resets_variance=positive_part(other.variance),
             error_to_best=ratio_of(point.error, best.error),
             seconds_per_batch=subject.source.seconds(n, t) + gradient,
-            own=point is own,
-            error_to_own=None if own is None else ratio_of(point.error, own.error),
-            variance_to_own=None if own is None else ratio_of(point.variance, own.variance),
+            own=point is of_the_run,
+            error_to_own=None if of_the_run is None else ratio_of(point.error, of_the_run.error),
+            variance_to_own=None if of_the_run is None else ratio_of(point.variance, of_the_run.variance),
             measured_variance=direct_variance(subject.batch_products(n, t, 1)) if (n, t) in directly else None,
         )
         watch(0.6 + 0.4 * (i + 1) / len(points))

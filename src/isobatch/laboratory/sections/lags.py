@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float
 
 from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.laboratory.chains import Chains, window_advantages
-from isobatch.laboratory.foreign_policy import ForeignPolicy
+from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.landscape import reset_together, squared_mean, window_products
 from isobatch.laboratory.per_sample import vanilla
@@ -170,7 +170,7 @@ class LagSums:
 
 
 def lag_sums(
-    config: Config, policy: Policy | ForeignPolicy, chains: Chains, lam: float, watch: Watch = lambda done: None
+    config: Config, policy: Policy | ExternalPolicy, chains: Chains, lam: float, watch: Watch = lambda done: None
 ) -> LagSums:
     """Sums over all pairs of samples of one chain, centered with the mean gradient of the other chains."""
     advantage = window_advantages(config, chains, chains.length, lam)
@@ -195,10 +195,10 @@ Sums = tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]
 
 
 def _chain_sums(
-    policy: Policy | ForeignPolicy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: float
+    policy: Policy | ExternalPolicy, samples: tuple, done: Bool[Array, " L"], mean: Float[Array, " P"], level: float
 ) -> Sums:
     """Of one chain: products by lag, how many they are, and the sum of all products."""
-    if isinstance(policy, ForeignPolicy):
+    if isinstance(policy, ExternalPolicy):
         products, along = policy.gram(samples), policy.along(samples, np.asarray(mean))
         return _sums_by_lag(jnp.asarray(products), jnp.asarray(along), done, level)
     return _own_chain_sums(policy, samples, done, mean, level)

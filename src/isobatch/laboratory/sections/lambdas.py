@@ -46,8 +46,8 @@ class Lambdas:
                 "sections='lambdas' needs a value function: this run was trained with baseline=False."
             )
         short, long = subject.geometries[len(subject.geometries) // 3], subject.geometries[-1]
-        own = [g for g in subject.geometries if g == subject.own_geometry]
-        shapes = sorted({short, long, *own}, key=lambda g: g[1])
+        of_the_run = [g for g in subject.geometries if g == subject.own_geometry]
+        shapes = sorted({short, long, *of_the_run}, key=lambda g: g[1])
         lambdas = sorted({*subject.options.lambdas, own_lambda})
         variants = [(t, lam) for _, t in shapes for lam in lambdas]
         products, _ = measure(config, subject.policy, subject.chains, variants, watch)
@@ -59,13 +59,13 @@ class Lambdas:
             best = min(points, key=lambda point: point.error[0])
             for point in points:
                 to_best = ratio_of(point.error, best.error)
-                rows.append(LambdaRow(**point_fields(point), own_geometry=(n, t) in own, error_to_best=to_best))
+                rows.append(LambdaRow(**point_fields(point), own_geometry=(n, t) in of_the_run, error_to_best=to_best))
         return cls(tuple(rows), own_lambda)
 
     def interpret(self) -> Iterator[str]:
         """At the run's own rollout length if it was measured, else at the longest."""
-        own = [row for row in self.rows if row.own_geometry]
-        steps = own[0].num_steps if own else max(row.num_steps for row in self.rows)
+        of_the_run = [row for row in self.rows if row.own_geometry]
+        steps = of_the_run[0].num_steps if of_the_run else max(row.num_steps for row in self.rows)
         rows = [row for row in self.rows if row.num_steps == steps]
         best = min(rows, key=lambda row: row.error.value)
         used = next(row for row in rows if row.gae_lambda == self.own_lambda)

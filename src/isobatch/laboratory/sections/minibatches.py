@@ -44,8 +44,10 @@ class Minibatches:
         count = few_batches(subject.options.batches)
         grams = [gram for gram, _ in subject.sample_products(count)]
         watch(0.7)
-        own = subject.config.geometry.optimization_batch
-        sizes = sorted({n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({own} if own < n * t else set()))
+        minibatch = subject.config.geometry.optimization_batch
+        sizes = sorted(
+            {n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({minibatch} if minibatch < n * t else set())
+        )
         squared = mean_over_batches([np.mean(gram) for gram in grams], least=0.0)  # |G_B|^2
         environment = np.tile(np.arange(n), t)
         rows = []
@@ -53,7 +55,7 @@ class Minibatches:
             added = mean_over_batches([minibatch_variance(gram, size) for gram in grams], least=0.0)
             by_rows = None if size % t else [row_variance(gram, environment, size // t) for gram in grams]
             whole = None if by_rows is None else mean_over_batches(by_rows, least=0.0)
-            rows.append(MinibatchRow(size, added, squared, size == own, whole))
+            rows.append(MinibatchRow(size, added, squared, size == minibatch, whole))
         return cls(n, t, count, tuple(rows))
 
     def interpret(self) -> Iterator[str]:

@@ -52,10 +52,10 @@ class Point:
 def point_fields(measured: Measured) -> dict[str, Any]:
     """The arguments of a `Point`."""
     settings = ("num_envs", "num_steps", "gae_lambda")
-    found = {f.name: getattr(measured, f.name) for f in dataclasses.fields(Point) if f.name not in settings}
+    samples = {f.name: getattr(measured, f.name) for f in dataclasses.fields(Point) if f.name not in settings}
     estimates = {
         name: positive_part(values) if name in NO_LESS_THAN_0 else of_resamples(values)
-        for name, values in found.items()
+        for name, values in samples.items()
     }
     return {name: getattr(measured, name) for name in settings} | estimates
 

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from jaxtyping import Array
 
 from isobatch.envs.host_interface import HostEnvironment
+from isobatch.formatting import Say
 from isobatch.rollouts.acting import Acting, Policy, Stepping
 from isobatch.rollouts.actors.wire import packed_tree
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.collector import Collecting, Collector
-from isobatch.rollouts.env_groups import OwnEnvs
+from isobatch.rollouts.collector import Collecting, Collector, GroupKeys
+from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.segment import EnvCarry
 from isobatch.settings.config import Config
 
-Say = Callable[[str], None]
 
-
-class Published:
+class PolicyVersion:
     """A version of the policy, as it goes out to actors."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
 
     @cached_property
-    def words(self) -> np.ndarray:
-        """All of it as one array, made when the first actor elsewhere asks."""
+    def packed(self) -> np.ndarray:
+        """All of it as one array of bytes, made when the first actor elsewhere asks."""
         return packed_tree(self.policy)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Whose environments an actor steps: of these seeds, `own` of each."""
+    """Whose environments an actor steps: of these seeds, `envs` of each."""
 
     env: HostEnvironment
     config: Config
     seeds: np.ndarray
-    own: OwnEnvs
+    envs: LocalEnvs
     time_limit: float
 
     def collector(self, overlap: bool = True) -> Collector:
-        return Collector(self.env, self.config, self.seeds, self.time_limit, overlap, self.own)
+        return Collector(self.env, self.config, self.seeds, self.time_limit, overlap, self.envs)
 
 
 class Backend(Protocol):
@@ -56,7 +53,7 @@ class Backend(Protocol):
         ...
 
     def collect(
-        self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
+        self, carry: EnvCarry, version: int, policy: PolicyVersion, keys: GroupKeys, number: int
     ) -> tuple[EnvCarry, CollectedRollout]:
         """T steps, and where they left the environments but for the sums over their episodes."""
         ...
@@ -83,11 +80,11 @@ class LocalBackend:
         return carry
 
     def collect(
-        self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
+        self, carry: EnvCarry, version: int, policy: PolicyVersion, keys: GroupKeys, number: int
     ) -> tuple[EnvCarry, CollectedRollout]:
         return self.wait(self.start(carry, policy.policy, keys, number))
 
-    def start(self, carry: EnvCarry, policy: Policy, keys: list[Array], number: int) -> Collecting:
+    def start(self, carry: EnvCarry, policy: Policy, keys: GroupKeys, number: int) -> Collecting:
         """Begin to collect, while the caller does something else."""
         return self._collector.start(carry, self._stepping.actor(policy), keys, number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,14 @@ import numpy as np
 from jaxtyping import Array
 
 from isobatch.errors import RunError
-from isobatch.formatting import counted
-from isobatch.rollouts.actors.interface import Backend, Published, Say
-from isobatch.rollouts.actors.ledger import Ledger, Piece, Task
+from isobatch.formatting import Say, counted
+from isobatch.rollouts.acting import Policy
+from isobatch.rollouts.actors.interface import Backend, PolicyVersion
+from isobatch.rollouts.actors.ledger import Ledger, Piece, RolloutTask
 from isobatch.rollouts.collected import CollectedRollout
+from isobatch.rollouts.collector import AnyArray, GroupKeys
 from isobatch.rollouts.replay import new_episodes
-from isobatch.rollouts.segment import EnvCarry
+from isobatch.rollouts.segment import EnvCarry, EpisodeSums, Segment
 
 MOST_FAILURES = 5  # in a row, after which an actor is not replaced again
 APART = 1_000_000  # between the numbers of episodes before and after a restart, where these are seeds
@@ -29,26 +31,28 @@ class Standing(NamedTuple):
     envs: EnvCarry
     key: Array  # [S]
     number: int  # of its next rollout
-    discounted: Array  # [S, n], discounted returns in progress
+    discounted: AnyArray  # [S, n], discounted returns in progress
 
 
 class Content(NamedTuple):
     """A rollout as the learner gets it, and where it left the actor."""
 
-    segment: Any
-    episodes: Any  # sums over those that ended
-    obs: Any  # as they came, where a normalizer learns from them
+    segment: Segment
+    episodes: EpisodeSums
+    obs: Array | None  # as they came, where a normalizer learns from them
     after: Standing
 
 
 class Functions(Protocol):
     """What a rollout of an actor goes through in the learner's process."""
 
-    def keys_of(self, key: Array, actor: int) -> tuple[Array, list[Array]]:
+    def keys_of(self, key: Array, actor: int) -> tuple[Array, GroupKeys]:
         """The key after this rollout's, and one for each group of environments."""
         ...
 
-    def digest(self, policy: Any, before: Standing, key: Array, envs: EnvCarry, rollout: CollectedRollout) -> Content:
+    def digest(
+        self, policy: Policy, before: Standing, key: Array, envs: EnvCarry, rollout: CollectedRollout
+    ) -> Content:
         """With values, counted episodes and discounted returns."""
         ...
 
@@ -59,7 +63,7 @@ class ActorLoop:
     def __init__(
         self,
         index: int,
-        ledger: Ledger,
+        ledger: Ledger[PolicyVersion, Content],
         make: Callable[[int], Backend],
         standing: Standing,
         replays: bool,
@@ -112,7 +116,7 @@ class ActorLoop:
         except Exception as error:
             self._ledger.fail(RunError(f"actor {self.index} failed ({type(error).__name__}: {error})."))
 
-    def _do(self, task: Task) -> None:
+    def _do(self, task: RolloutTask[PolicyVersion]) -> None:
         """Collect what was asked for, or be replaced and ask again."""
         try:
             for _ in range(task.restarts - self.restarts):
@@ -134,9 +138,8 @@ class ActorLoop:
         self._ledger.deliver(Piece(task, content, self.restarts))
         self.restarts = 0
 
-    def _collected(self, task: Task) -> Content:
+    def _collected(self, task: RolloutTask[PolicyVersion]) -> Content:
         before, published = self.standing, task.policy
-        assert isinstance(published, Published)
         key, keys = self._functions.keys_of(before.key, self.index)
         envs, rollout = self.backend.collect(before.envs, task.version, published, keys, before.number)
         return self._functions.digest(published.policy, before, key, envs, rollout)

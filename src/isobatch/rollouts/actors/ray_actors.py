@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from isobatch.errors import RunError
 from isobatch.executors.ray_connection import forwarded
 from isobatch.rollouts.actors.processes import environment
 from isobatch.settings.versions import difference, versions
+
+if TYPE_CHECKING:
+    from isobatch.rollouts.actors.server import ActorServer
 
 START_SECONDS = 120.0  # that the cluster may take to find a place for an actor
 
@@ -19,7 +22,7 @@ class RayServer:
 
     def __init__(self, made_from: bytes, expected: dict[str, str]) -> None:
         self._made_from = made_from
-        self._server: Any = None
+        self._server: ActorServer | None = None
         self._differ = difference(expected, versions())
 
     def answer(self, method: str, message: bytes) -> bytes:
@@ -42,7 +45,7 @@ class RayChannel:
 
         self._index = index
         cpus = min(1.0, int(100 * ray.cluster_resources().get("CPU", 1.0) / (actors + 1)) / 100)
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "num_cpus": cpus,
             "max_restarts": 0,
             "scheduling_strategy": "SPREAD",

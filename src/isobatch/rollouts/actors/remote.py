@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 import jax
-from jaxtyping import Array
+import numpy as np
 
 from isobatch.errors import RunError
-from isobatch.rollouts.actors.interface import Published, Say
-from isobatch.rollouts.actors.wire import from_bytes, to_bytes
+from isobatch.formatting import Say
+from isobatch.rollouts.actors.interface import PolicyVersion
+from isobatch.rollouts.actors.wire import Header, from_bytes, to_bytes
 from isobatch.rollouts.collected import CollectedRollout
+from isobatch.rollouts.collector import GroupKeys
 from isobatch.rollouts.segment import EnvCarry
 
 
@@ -34,16 +36,16 @@ class RemoteBackend:
 
     def open(self, carry: EnvCarry, number: int, say: Say) -> EnvCarry:
         leaves, structure = jax.tree.flatten(carry)
-        arrays, about = self._answer("open", to_bytes(leaves, number=number))
-        for sentence in about["sentences"]:
+        arrays, header = self._answer("open", to_bytes(leaves, number=number))
+        for sentence in header["sentences"]:
             say(sentence)
         return jax.tree.unflatten(structure, arrays)
 
     def collect(
-        self, carry: EnvCarry, version: int, policy: Published, keys: list[Array], number: int
+        self, carry: EnvCarry, version: int, policy: PolicyVersion, keys: GroupKeys, number: int
     ) -> tuple[EnvCarry, CollectedRollout]:
         leaves, structure = jax.tree.flatten(carry)
-        weights = [] if version == self._version else [policy.words]
+        weights = [] if version == self._version else [policy.packed]
         message = to_bytes([*keys, *leaves, *weights], version=version, number=number, groups=len(keys))
         arrays, _ = self._answer("collect", message)
         self._version = version
@@ -56,8 +58,8 @@ class RemoteBackend:
     def close(self) -> None:
         self._channel.close()
 
-    def _answer(self, method: str, message: bytes) -> tuple[list, dict]:
-        arrays, about = from_bytes(self._channel.call(method, message))
-        if "fault" in about:
-            raise RunError(about["fault"])
-        return arrays, about
+    def _answer(self, method: str, message: bytes) -> tuple[list[np.ndarray], Header]:
+        arrays, header = from_bytes(self._channel.call(method, message))
+        if "fault" in header:
+            raise RunError(header["fault"])
+        return arrays, header

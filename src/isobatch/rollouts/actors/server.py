@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import cloudpickle
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 
 from isobatch.errors import RunError
 from isobatch.rollouts.acting import Acting, Policy
-from isobatch.rollouts.actors.interface import LocalBackend, Place, Published
+from isobatch.rollouts.actors.interface import LocalBackend, Place, PolicyVersion
 from isobatch.rollouts.actors.wire import from_bytes, to_bytes, unpacked_tree
 from isobatch.rollouts.host_rollout import host_carry
 from isobatch.rollouts.segment import EnvCarry
@@ -34,30 +33,29 @@ class ActorServer:
         self._shapes = parts["shapes"]
         # Arrays, since acting is compiled for what they look like, and numbers look like others than arrays.
         blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._shapes)
-        self._backend = LocalBackend(Acting(place.env, place.own, blank), place)
-        self._structure = jax.tree.structure(host_carry(place.env, place.own.count, 0))
-        self._version, self._policy = -1, Published(blank)
+        self._backend = LocalBackend(Acting(place.env, place.envs, blank), place)
+        self._structure = jax.tree.structure(host_carry(place.env, place.envs.count, 0))
+        self._version, self._policy = -1, PolicyVersion(blank)
 
     def open(self, message: bytes) -> bytes:
-        arrays, about = from_bytes(message)
+        arrays, header = from_bytes(message)
         sentences: list[str] = []
         try:
-            carry = self._backend.open(self._carry(arrays), about["number"], sentences.append)
+            carry = self._backend.open(self._carry(arrays), header["number"], sentences.append)
         except RunError as fault:
             return to_bytes([], fault=str(fault))
         return to_bytes(jax.tree.leaves(carry), sentences=sentences)
 
     def collect(self, message: bytes) -> bytes:
         """Keys of the groups, the carry, and the weights if they are others than before."""
-        arrays, about = from_bytes(message)
-        groups = about["groups"]
-        keys: Any = arrays[:groups]
-        rest = arrays[groups:]
-        if about["version"] != self._version:
-            self._version = about["version"]
-            self._policy = Published(unpacked_tree(rest.pop(), self._shapes))
+        arrays, header = from_bytes(message)
+        groups = header["groups"]
+        keys, rest = arrays[:groups], arrays[groups:]
+        if header["version"] != self._version:
+            self._version = header["version"]
+            self._policy = PolicyVersion(unpacked_tree(rest.pop(), self._shapes))
         try:
-            before, number = self._carry(rest), about["number"]
+            before, number = self._carry(rest), header["number"]
             carry, rollout = self._backend.collect(before, self._version, self._policy, keys, number)
         except RunError as fault:
             return to_bytes([], fault=str(fault))
@@ -66,5 +64,5 @@ class ActorServer:
     def close(self) -> None:
         self._backend.close()
 
-    def _carry(self, leaves: Sequence[Any]) -> EnvCarry:
+    def _carry(self, leaves: Sequence[np.ndarray]) -> EnvCarry:
         return jax.tree.unflatten(self._structure, leaves)

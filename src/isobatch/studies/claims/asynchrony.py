@@ -5,7 +5,7 @@ from __future__ import annotations
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import PROCGEN, STALE_OBJECTIVES, preset, with_stale_objective
-from isobatch.statistics.normalization import Range
+from isobatch.statistics.normalization import ReturnRange
 from isobatch.studies.base_settings import base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels
@@ -29,7 +29,7 @@ SETTINGS: dict[str, SettingsByName] = {
 }
 ONE_LAG = ("envpool/LunarLander-v3", GAME)  # the largest, at a size that takes minutes
 # What random actions and a longer run with the paper's network get, from docs/results/environments.md.
-RANGES = {GAME: Range(1.44, 3.40, "random actions; the last tenth of the run of docs/results/environments.md")}
+RANGES = {GAME: ReturnRange(1.44, 3.40, "random actions; the last tenth of the run of docs/results/environments.md")}
 ENVS = {"quick": ["envpool/CartPole-v1"], "laptop": list(SETTINGS)}
 STEPS = {"quick": 60_000}
 SEEDS = {"quick": 3, "laptop": 4, "paper": 4}

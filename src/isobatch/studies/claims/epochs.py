@@ -31,8 +31,8 @@ def verdict(rows: list[Row]) -> list[str]:
     sentences = [gaps_in_short(rows, "batch sizes", sizes)]
     for column, score in MEASURES.items():
         for name, each in sizes.items():
-            found = {size: scores(rows, column, **which) for size, which in each.items()}
-            sentences.append(f"{name}, {gap_sentence(score, found)}")
+            by_size = {size: scores(rows, column, **which) for size, which in each.items()}
+            sentences.append(f"{name}, {gap_sentence(score, by_size)}")
     return sentences
 
 

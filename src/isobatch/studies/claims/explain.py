@@ -46,15 +46,15 @@ def grid(scale: str) -> Grid:
 
 def stale_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
     """Fresh and stale data, decoupled, at the settings of the study `staleness`."""
-    own = base("ppo", ENV, "laptop", SIZES | dict(total_timesteps=steps))
-    rate, clip = own.hypers.learning_rate, own.hypers.clip_eps
+    config_of_study = base("ppo", ENV, "laptop", SIZES | dict(total_timesteps=steps))
+    rate, clip = config_of_study.hypers.learning_rate, config_of_study.hypers.clip_eps
     changed = {
-        AS_IT_IS: own,
-        f"1/{LESS} of the rate": own.replace(learning_rate=rate / LESS),
-        f"1/{LESS} of the clip range": own.replace(clip_eps=clip / LESS),
-        f"ratios up to {BOUND:g}": own.replace(importance_cap=BOUND),
+        AS_IT_IS: config_of_study,
+        f"1/{LESS} of the rate": config_of_study.replace(learning_rate=rate / LESS),
+        f"1/{LESS} of the clip range": config_of_study.replace(clip_eps=clip / LESS),
+        f"ratios up to {BOUND:g}": config_of_study.replace(importance_cap=BOUND),
         # Iterations of a quarter of the samples, at the rate of the smaller minibatch: as many of them late, less old.
-        f"1/{LESS} of the lag": rescale(own, factor=LESS).after,
+        f"1/{LESS} of the lag": rescale(config_of_study, factor=LESS).after,
     }
     return {
         name: (config, with_stale_objective(config.replace(staleness=STALENESS), "decoupled"))
@@ -64,9 +64,9 @@ def stale_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
 
 def rule_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
     """The smallest batch of the study `invariance` with Adam's rule and without it."""
-    own = base("ppo-ewma", ENV, "laptop", dict(total_timesteps=steps), objective="kl", advantage_norm="ewma")
-    with_rule = rescale(own, factor=DIVISOR).after
-    without = rescale(own, factor=DIVISOR, without=["adam-sqrt"]).after
+    largest = base("ppo-ewma", ENV, "laptop", dict(total_timesteps=steps), objective="kl", advantage_norm="ewma")
+    with_rule = rescale(largest, factor=DIVISOR).after
+    without = rescale(largest, factor=DIVISOR, without=["adam-sqrt"]).after
 
     def both(**settings: float) -> tuple[Config, Config]:
         return with_rule.replace(**settings), without.replace(**settings)
@@ -76,12 +76,12 @@ def rule_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
         first, second = (each.replace(learning_rate=each.hypers.learning_rate / by) for each in pair)
         return first, second
 
-    betas = {name: getattr(own.hypers, name) ** (1 / DIVISOR) for name in ("beta1", "beta2")}
+    betas = {name: getattr(largest.hypers, name) ** (1 / DIVISOR) for name in ("beta1", "beta2")}
     return {
         AS_IT_IS: (with_rule, without),
         "1/2 of the rate": slower(2),
         f"1/{LESS} of the rate": slower(LESS),
-        f"{2 * LESS} times the KL coefficient": both(kl_coef=2 * LESS * own.hypers.kl_coef),
+        f"{2 * LESS} times the KL coefficient": both(kl_coef=2 * LESS * largest.hypers.kl_coef),
         "longer averages in Adam": both(**betas),
     }
 
@@ -90,24 +90,24 @@ def verdict(rows: list[Row]) -> list[str]:
     """What a harm costs with each change, and how much less than with none."""
     sentences, short = [], []
     for question in levels(rows, "question"):
-        own = select(rows, question=question)
+        of_question = select(rows, question=question)
         for column, score in MEASURES.items():
-            costs = {change: cost(own, change, column) for change in levels(own, "change")}
+            costs = {change: cost(of_question, change, column) for change in levels(of_question, "change")}
             sentences.append(
                 f"{question.capitalize()}, cost in normalized {score}: "
                 + ", ".join(f"{change} {estimate_text(estimate)}" for change, estimate in costs.items())
                 + "."
             )
-            for change in levels(own, "change")[1:]:
-                terms = [*cost_terms(own, AS_IT_IS, column), *cost_terms(own, change, column, -1.0)]
+            for change in levels(of_question, "change")[1:]:
+                terms = [*cost_terms(of_question, AS_IT_IS, column), *cost_terms(of_question, change, column, -1.0)]
                 less = contrast(terms)[0]
                 sign = "explains it in part" if less.low > 0 else "makes it worse" if less.high < 0 else ""
-                told = sign or f"cannot be told to matter, {would_tell(terms)}"
+                meaning = sign or f"cannot be told to matter, {would_tell(terms)}"
                 sentences.append(
                     f"{question.capitalize()}, {change}: takes {estimate_text(less)} of the cost in normalized {score} "
-                    f"away, which {told}."
+                    f"away, which {meaning}."
                 )
-        costs = {change: cost(own, change, MEAN) for change in levels(own, "change")}
+        costs = {change: cost(of_question, change, MEAN) for change in levels(of_question, "change")}
         least = min(costs, key=lambda change: costs[change].value)
         short.append(
             f"{question} costs {estimate_text(costs[AS_IT_IS])}, and least with {least}: {estimate_text(costs[least])}"
@@ -121,10 +121,10 @@ def cost(rows: list[Row], change: str, column: str) -> Estimate:
 
 def cost_terms(rows: list[Row], change: str, column: str, sign: float = 1.0) -> list[tuple[float, np.ndarray]]:
     """Without the harm minus with it, as `contrast` takes it."""
-    found: Mapping[str, dict[str, np.ndarray]] = {
+    by_harm: Mapping[str, dict[str, np.ndarray]] = {
         harm: scores(rows, column, change=change, harm=harm) for harm in ("without", "with")
     }
-    return [(sign, found["without"][ENV]), (-sign, found["with"][ENV])]
+    return [(sign, by_harm["without"][ENV]), (-sign, by_harm["with"][ENV])]
 
 
 CLAIM = "What makes Pendulum collapse on stale data, and at the smallest batch without Adam's rule?"

@@ -105,13 +105,13 @@ def verdict(rows: list[Row]) -> list[str]:
 
 def without_outlier(by_env: dict[str, Difference], sizes: dict[str, dict[str, np.ndarray]], smallest: int) -> list[str]:
     """The same without the environment that stands apart, as the paper has it without Heist; or that none does."""
-    found = farthest({env: one.value.value for env, one in by_env.items()})
-    if found is None:
+    apart = farthest({env: one.value.value for env, one in by_env.items()})
+    if apart is None:
         return []
-    which = f"{found.env} is farthest from the median (modified z-score {found.score:.1f}"
-    if not found.is_outlier:
+    which = f"{apart.env} is farthest from the median (modified z-score {apart.score:.1f}"
+    if not apart.is_outlier:
         return [f"No environment is an outlier: {which}, the limit is {LIMIT})."]
-    largest, least = ({env: x for env, x in sizes[f"c = {c}"].items() if env != found.env} for c in (1, smallest))
+    largest, least = ({env: x for env, x in sizes[f"c = {c}"].items() if env != apart.env} for c in (1, smallest))
     ends = difference(largest, least)[1].value
     return [f"Without the outlier: {estimate_text(ends, 3)}; {which}, more than {LIMIT})."]
 

@@ -39,11 +39,11 @@ def verdict(rows: list[Row]) -> list[str]:
             ("approx_kl", "the KL between behavior and current policy, in doublings"),
             (MEAN, "normalized return over the run"),
         ):
-            found = slopes(select(rows, env=env), column)
-            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in found)
+            fits = slopes(select(rows, env=env), column)
+            center, coefficient, difference = (contrast([(1.0, each)])[0] for each in fits)
             alike = "they differ"
             if difference.low <= 0 <= difference.high:
-                alike = f"the two cannot be told apart, {would_tell([(1.0, found[2])])}"
+                alike = f"the two cannot be told apart, {would_tell([(1.0, fits[2])])}"
             sentences.append(
                 f"{env}, {quantity}: doubling the center of mass adds {estimate_text(center)}, doubling the "
                 f"coefficient {estimate_text(coefficient)}; {alike} ({estimate_text(difference)})."

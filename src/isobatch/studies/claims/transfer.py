@@ -26,7 +26,7 @@ from isobatch.studies.kept_returns import (
     ways,
 )
 from isobatch.studies.scores import FINAL, levels, select
-from isobatch.studies.tuned_settings import ENTRIES, Entry
+from isobatch.studies.tuned_settings import ENTRIES, TunedSettings
 from isobatch.studies.verdicts import MEASURES, Question, answers
 
 TIMES = (1 / 4, 4, 1 / 16, 16)  # num_envs, of the entry's own
@@ -36,18 +36,18 @@ SINCE_PAPER = ("beta2-half-life", "clip-noise")  # surge needs a critical batch 
 
 # What is held and with which algorithm, as `rescale` has it -> the way. A library that changes nothing else may hold
 # the size of minibatches.
-TOLD = {
+WAY_OF = {
     (ITERATION_BATCH, "ppo"): KEEP,
     (MINIBATCH_SIZE, "ppo"): UNCHANGED,
     (MINIBATCH_COUNT, "ppo"): BY_RULES,
     (MINIBATCH_COUNT, "ppo-ewma"): AVERAGED,
 }
 
-Way = Callable[[Entry, Config, int], Config]
+Way = Callable[[TunedSettings, Config, int], Config]
 """An entry and its settings at its own batch -> the settings with so many environments."""
 
 
-def unchanged(entry: Entry, config: Config, num_envs: int) -> Config:
+def unchanged(entry: TunedSettings, config: Config, num_envs: int) -> Config:
     """What a library does if the number of environments changes and no other setting."""
     batch = num_envs * config.num_steps
     held = batch // config.geometry.optimization_batch if entry.holds_size else config.num_minibatches
@@ -57,9 +57,9 @@ def unchanged(entry: Entry, config: Config, num_envs: int) -> Config:
 WAYS: dict[str, Way] = {
     UNCHANGED: unchanged,
     KEEP: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, keep=ITERATION_BATCH).after,
-    BY_RULES: lambda entry, config, num_envs: rescale(config, num_envs=num_envs).after,
+    BY_RULES: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, keep=MINIBATCH_COUNT).after,
     NEWER: lambda entry, config, num_envs: rescale(config, num_envs=num_envs, use=SINCE_PAPER).after,
-    AVERAGED: lambda entry, config, num_envs: rescale(averaged(config), num_envs=num_envs).after,
+    AVERAGED: lambda entry, config, num_envs: rescale(averaged(config), num_envs=num_envs, keep=MINIBATCH_COUNT).after,
 }
 
 
@@ -72,7 +72,7 @@ def grid(scale: str) -> Grid:
     return Grid(cells, SEEDS[scale])
 
 
-def moved(entry: Entry, config: Config) -> Iterator[Cell]:
+def moved(entry: TunedSettings, config: Config) -> Iterator[Cell]:
     """The entry at its own batch, as PPO and as PPO-EWMA, and at every other one that exists, by every way."""
     yield Cell(config, {"way": BASE, "times": 1})
     for times in TIMES:
@@ -99,11 +99,11 @@ def in_short(rows: list[Row]) -> str:
     halves = []
     for direction, words in DIRECTIONS.items():
         times = of_direction(rows, direction)
-        found = {way: kept_at(rows, FINAL, way, times) for way in ways(rows)}
-        ranked = sorted(((both[1], way) for way, both in found.items() if both), key=lambda pair: -pair[0].value)
+        kept = {way: kept_at(rows, FINAL, way, times) for way in ways(rows)}
+        ranked = sorted(((both[1], way) for way, both in kept.items() if both), key=lambda pair: -pair[0].value)
         if ranked:
             at = " and ".join(map(times_text, times))
-            count = max(len(both[0]) for both in found.values() if both)
+            count = max(len(both[0]) for both in kept.values() if both)
             where = f"{words} ({at} times, mean over {counted(count, 'task')})"
             halves.append(f"{where} {', '.join(f'{way} {percent(all_)}' for all_, way in ranked)}")
     return f"In short, final return kept {'; '.join(halves)}."
@@ -111,9 +111,9 @@ def in_short(rows: list[Row]) -> str:
 
 def by_size(rows: list[Row], column: str) -> Iterator[str]:
     for times in sizes(rows):
-        found = {way: kept_at(rows, column, way, [times]) for way in ways(rows)}
-        each = [f"{way} {percent(both[1])}" for way, both in found.items() if both]
-        count = max((len(both[0]) for both in found.values() if both), default=0)
+        kept = {way: kept_at(rows, column, way, [times]) for way in ways(rows)}
+        each = [f"{way} {percent(both[1])}" for way, both in kept.items() if both]
+        count = max((len(both[0]) for both in kept.values() if both), default=0)
         if each:
             yield (
                 f"{times_text(times)} times the environments, {MEASURES[column]} kept, mean over "
@@ -128,20 +128,18 @@ def by_task(rows: list[Row]) -> Iterator[str]:
         at = sizes(in_env)
         each = []
         for way in ways(in_env):
-            found = [kept_at(in_env, FINAL, way, [times]) for times in at]
-            each.append(
-                f"{way} {' / '.join('-' if both is None else f'{100 * both[1].value:.0f}' for both in found)} %"
-            )
+            kept = [kept_at(in_env, FINAL, way, [times]) for times in at]
+            each.append(f"{way} {' / '.join('-' if both is None else f'{100 * both[1].value:.0f}' for both in kept)} %")
         where = " / ".join(map(times_text, at))
         yield f"{env}, base {base:.1f}, final return kept at {where} times: {', '.join(each)}."
 
 
 def at_own_batch(rows: list[Row]) -> Iterator[str]:
     """What the conversion alone does."""
-    found = [kept_at(rows, column, AVERAGED, [1]) for column in MEASURES]
-    if all(found):
+    kept = [kept_at(rows, column, AVERAGED, [1]) for column in MEASURES]
+    if all(kept):
         texts = " and ".join(
-            f"{percent(both[1])} of the {score}" for both, score in zip(found, MEASURES.values(), strict=True) if both
+            f"{percent(both[1])} of the {score}" for both, score in zip(kept, MEASURES.values(), strict=True) if both
         )
         yield f"At their own batch, converted to PPO-EWMA, the settings keep {texts}."
 
@@ -174,14 +172,14 @@ def evidence(rows: list[Row]) -> list[Kept]:
     """What `rescale` tells of the ways that it knows: the final return kept, by size."""
     size = {env: minibatch(select(rows, env=env, way=BASE)[0]) for env in levels(rows, "env")}
     held = [row for row in rows if row["way"] != UNCHANGED or minibatch(row) == size[row["env"]]]
-    found = []
-    for (keep, algo), way in TOLD.items():
+    entries = []
+    for (keep, algo), way in WAY_OF.items():
         for times in sizes(rows):
             both = kept_at(held, FINAL, way, [times])
             if both is not None:
                 value, low, high = (round(number, 4) for number in (both[1].value, both[1].low, both[1].high))
-                found.append(Kept(keep, algo, times, value, low, high, len(both[0])))
-    return found
+                entries.append(Kept(keep, algo, times, value, low, high, len(both[0])))
+    return entries
 
 
 def minibatch(row: Row) -> int:

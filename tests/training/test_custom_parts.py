@@ -1,6 +1,7 @@
 """A user's own environment, networks and schedule: by object or by name, compiled for each, and missed when missing."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from tiny import tiny
 
 import isobatch as ib
 from isobatch.envs import registry
-from isobatch.networks import own_networks
+from isobatch.networks import custom_networks
 from isobatch.settings import schedules
 from isobatch.training import compiled_program
-from isobatch.training.own_parts import with_own_parts
+from isobatch.training.custom_parts import with_custom_parts
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,7 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that a test registers are gone after it."""
     for place in (registry._JAX, registry._CONSTRUCTORS, registry._GIVEN):
         monkeypatch.setattr(registry, next(n for n, v in vars(registry).items() if v is place), dict(place))
-    monkeypatch.setattr(own_networks, "_REGISTERED", {})
+    monkeypatch.setattr(custom_networks, "_REGISTERED", {})
     monkeypatch.setattr(schedules, "_REGISTERED", {})
     registry.make_env.cache_clear()
 
@@ -175,7 +176,7 @@ UNLIKE = {("ppo-ewma", "Probe-ActionObserved"), ("reinforce", "host_envs:Clock-v
         for env in ("Probe-ActionObserved", "host_envs:Clock-v0")
     ],
 )
-def test_own_networks_train(algo: str, env: str) -> None:
+def test_custom_networks_train(algo: str, env: str) -> None:
     config = tiny(algo, env="host_envs:Short-v0" if algo == "reinforce" and "host" in env else env)
     result = ib.train(config, networks=lines, num_seeds=2)
     before = lines(config, (1,), ib.Discrete(2), 0).policy.weights
@@ -186,7 +187,7 @@ def test_own_networks_train(algo: str, env: str) -> None:
     assert result.agent(seed=1).learned.seed == 1
 
 
-def test_own_networks_start_where_the_factory_says_and_are_the_same_again(tmp_path: Path) -> None:
+def test_custom_networks_start_where_the_factory_says_and_are_the_same_again(tmp_path: Path) -> None:
     config = tiny()
     whole = ib.train(config, networks=lines, run_dir=tmp_path / "run", checkpoint_interval=4)
     (tmp_path / "run" / "checkpoints" / "000000012.checkpoint").unlink()
@@ -195,7 +196,7 @@ def test_own_networks_start_where_the_factory_says_and_are_the_same_again(tmp_pa
     assert ib.load_agent(tmp_path / "run").predict(np.zeros(1))[0] in (0, 1)
 
 
-def test_what_own_networks_cannot_do_is_one_sentence(tmp_path: Path) -> None:
+def test_what_custom_networks_cannot_do_is_one_sentence(tmp_path: Path) -> None:
     needs = "needs the layers of the networks of this package, and these are Lines: use networks='standard'"
     with pytest.raises(ib.UsageError, match=rf"an auxiliary phase \(ppg\) {needs}"):
         ib.train(tiny("ppg"), networks=lines)
@@ -257,7 +258,7 @@ def test_a_schedule_gives_one_number() -> None:
 def test_a_run_whose_parts_are_missing_says_so(part: Any, complaint: str, tmp_path: Path) -> None:
     """As in a process that has not registered them."""
     ib.train(tiny(), run_dir=tmp_path / "run", **part)
-    for place in (registry._JAX, registry._GIVEN, own_networks._REGISTERED, schedules._REGISTERED):
+    for place in (registry._JAX, registry._GIVEN, custom_networks._REGISTERED, schedules._REGISTERED):
         place.clear()
     registry.make_env.cache_clear()
     with pytest.raises(ib.UsageError, match=complaint):
@@ -266,6 +267,48 @@ def test_a_run_whose_parts_are_missing_says_so(part: Any, complaint: str, tmp_pa
     assert again.iteration == 12
 
 
-def test_a_config_without_own_parts_stays_as_it_is() -> None:
+class Seen(Bandit):
+    """Shows something that weights can be multiplied with."""
+
+    def reset(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.int32(0), jnp.ones(1)
+
+
+def falling(progress: jax.Array) -> jax.Array:
+    return 1 - progress**2
+
+
+@cache
+def pure_run() -> tuple[Lines, Lines, dict[str, np.ndarray]]:
+    """`make_train` with all three: the networks before and after, and the metrics."""
+    config = tiny(learning_rate=0.5)
+    init, run = ib.make_train(config, env=Seen(10.0), networks=lines, learning_rate_schedule=falling)
+    before = init(3)
+    after, metrics = jax.jit(run)(before, config.hypers)
+    return before.networks, after.networks, jax.tree.map(np.asarray, metrics)
+
+
+def test_a_pure_run_of_an_environment_of_ones_own() -> None:
+    """Every step is an episode, and its return 0 or 10."""
+    _, _, metrics = pure_run()
+    np.testing.assert_array_equal(metrics["charts/episodes"], 32)
+    np.testing.assert_array_equal(metrics["charts/episodic_length"], 1)
+    tens = metrics["charts/episodic_return"] * 32 / 10
+    np.testing.assert_allclose(tens, np.round(tens), atol=1e-4)
+    assert 0 < tens[0] < tens[-1] <= 32
+
+
+def test_a_pure_run_of_networks_of_ones_own() -> None:
+    before, after, _ = pure_run()
+    np.testing.assert_array_equal(before.policy.weights, lines(tiny(), (1,), ib.Discrete(2), 3).policy.weights)
+    assert (np.asarray(after.policy.weights) != before.policy.weights).all()
+
+
+def test_a_pure_run_with_a_schedule_of_ones_own() -> None:
+    _, _, metrics = pure_run()
+    np.testing.assert_allclose(metrics["charts/learning_rate"], 0.5 * (1 - (np.arange(12) / 12) ** 2), rtol=1e-5)
+
+
+def test_a_config_without_custom_parts_stays_as_it_is() -> None:
     config = tiny()
-    assert with_own_parts(config) is config
+    assert with_custom_parts(config) is config

@@ -14,10 +14,10 @@ from isobatch.settings.config import Config, Hypers
 from isobatch.training.loop import advances
 from isobatch.training.program import Program, Supervision
 
-Note = Callable[[int, TrainState], None]  # of an iteration that was reached and the states there
+Watch = Callable[[int, TrainState], None]  # of an iteration that was reached and the states there
 
 
-class Stretch(NamedTuple):
+class TrainedIterations(NamedTuple):
     """Some iterations of all lanes."""
 
     states: TrainState
@@ -26,7 +26,7 @@ class Stretch(NamedTuple):
     ends: list[int]  # iterations at which the lines end
 
 
-def run_stretch(
+def run_iterations(
     program: Program,
     config: Config,
     states: TrainState,
@@ -34,10 +34,10 @@ def run_stretch(
     first: int,
     last: int,
     log_interval: int,
-    note: Note = lambda iteration, states: None,
+    note: Watch = lambda iteration, states: None,
     pauses: Sequence[int] = (),
     supervision: Supervision | None = None,
-) -> Stretch:
+) -> TrainedIterations:
     """From iteration `first` to `last`, a multiple of `log_interval` or the end of the run.
 
     `note` is told about twice a second how far it is, and at each of the `pauses`; it has to copy what it keeps of the
@@ -57,4 +57,4 @@ def run_stretch(
                 break
     # Parameters that are not finite spoil the next metrics, so they need a look at the end only: where chunks end
     # depends on time, which results must not.
-    return Stretch(states, np.concatenate(tables, axis=1), finite, ends)
+    return TrainedIterations(states, np.concatenate(tables, axis=1), finite, ends)

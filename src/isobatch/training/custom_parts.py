@@ -10,14 +10,14 @@ import gymnasium
 
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import Constructor, register_env, registered_env
-from isobatch.networks.own_networks import Factory, register_networks, registered_networks
+from isobatch.networks.custom_networks import Factory, register_networks, registered_networks
 from isobatch.settings.config import Config
 from isobatch.settings.schedules import Schedule, register_schedule, registered_schedule
 
 T = TypeVar("T")
 
 
-def with_own_parts(
+def with_custom_parts(
     config: Config,
     env: Environment | gymnasium.Env | Constructor | None = None,
     networks: Factory | None = None,
@@ -60,7 +60,7 @@ def _name_of(part: object) -> str:
     return getattr(part, "__name__", type(part).__name__).replace("<lambda>", "lambda")
 
 
-class OwnParts:
+class CustomParts:
     """The objects behind the names of a config, compared by identity: a part of the key of what is compiled with them,
     which also keeps them alive."""
 
@@ -68,17 +68,17 @@ class OwnParts:
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OwnParts) and all(a is b for a, b in zip(self.parts, other.parts, strict=True))
+        return isinstance(other, CustomParts) and all(a is b for a, b in zip(self.parts, other.parts, strict=True))
 
     def __hash__(self) -> int:
         return hash(tuple(map(id, self.parts)))
 
 
-def learning_parts(config: Config) -> OwnParts:
+def learning_parts(config: Config) -> CustomParts:
     """Those that matter to learning, wherever the data comes from."""
-    return OwnParts(registered_networks(config.networks), registered_schedule(config.lr_schedule))
+    return CustomParts(registered_networks(config.networks), registered_schedule(config.lr_schedule))
 
 
-def own_parts(config: Config) -> OwnParts:
+def custom_parts(config: Config) -> CustomParts:
     """All of them; None where a config names one of this package."""
-    return OwnParts(registered_env(config.env), *learning_parts(config).parts)
+    return CustomParts(registered_env(config.env), *learning_parts(config).parts)

@@ -59,15 +59,20 @@ def test_rescaled_as_isobatch_and_converted(capsys: pytest.CaptureFixture[str]) 
 def test_alternatives_are_shown_and_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     out, _ = called(capsys, "rescale", *ZOO, "--to-num-envs", "64")
     assert "ways to have 64 environments" in out
-    assert "minibatch-count *" in out
-    out, _ = called(capsys, "rescale", *ZOO, "--to-num-envs", "64", "--keep", "iteration-batch")
     assert "iteration-batch *" in out
+    first = out.split("\n\n")[1]
+    assert first.startswith("N x T is kept")
+    assert "by the rules (--keep minibatch-count; docs/results/transfer.md)" in " ".join(first.split())
     entry = yaml.safe_load(out.split("CartPole-v1:\n", 1)[1].split("\n\n", 1)[0])
     assert (entry["n_envs"], entry["n_steps"], entry["batch_size"]) == (64, 8, 64)
     assert entry["learning_rate"] == "lin_0.001"
     answer = json.loads(called(capsys, "rescale", *ZOO, "--to-num-envs", "64", "--json")[0])
     iterations = {other["keep"]: other["iterations"] for other in answer["alternatives"]}
     assert iterations == {"iteration-batch": 195, "minibatch-size": 24, "minibatch-count": 24}
+    assert answer["keep"] == "iteration-batch"
+    out, _ = called(capsys, "rescale", *ZOO, "--to-num-envs", "64", "--keep", "minibatch-count")
+    assert "minibatch-count *" in out
+    assert "N x T is kept" not in out
 
 
 def test_settings_that_are_not_in_use_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from isobatch.cli.main import main
-from isobatch.interop.foreign_optimizers import optimizer_cautions
+from isobatch.interop.optimizer_cautions import optimizer_cautions
 from isobatch.rescaling import rescale
 from isobatch.rescaling.rules import decoupled_decay
 from isobatch.settings.config import Config
@@ -28,6 +28,7 @@ def test_the_memory_of_decoupled_decay_is_held_in_samples() -> None:
     [
         ({"optim": {"weight_decay": 0.1}}, ["optim.weight_decay=0.1 stays", "0.05 would hold"]),
         ({"policy_kwargs": "dict(optimizer_kwargs=dict(weight_decay=1e-5))"}, ["weight_decay of policy_kwargs=1e-05"]),
+        ({"agent.optim": {"weight_decay": 0.1}}, ["agent.optim.weight_decay=0.1 stays"]),  # a name with a dot in it
         ({"algorithm": {"optimizer": "Muon"}}, ["algorithm.optimizer=Muon", "derived for Adam", "try both"]),
     ],
 )

@@ -55,7 +55,7 @@ def registered_networks(name: str) -> Factory | None:
     return _REGISTERED.get(name)
 
 
-def make_own_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> Networks:
+def make_custom_networks(config: Config, obs_shape: tuple[int, ...], action_space: Space, seed: int) -> Networks:
     """What the registered function makes, checked."""
     factory = _REGISTERED.get(config.networks)
     if factory is None:

@@ -12,7 +12,7 @@ Samples = tuple[ArrayLike, ArrayLike, ArrayLike]  # observations, actions, advan
 STORED_BYTES = 128e6  # of per-sample gradients in a block
 
 
-class ForeignPolicy(abc.ABC):
+class ExternalPolicy(abc.ABC):
     """A policy whose gradients JAX does not compute."""
 
     size: int  # parameters that its log-probabilities depend on
@@ -49,15 +49,15 @@ class ForeignPolicy(abc.ABC):
     def gram(self, samples: Samples) -> np.ndarray:
         """[n, n] inner products of per-sample gradients, a block of rows and columns at a time."""
         count = len(np.asarray(samples[2]))
-        found = np.zeros((count, count))
+        products = np.zeros((count, count))
         blocks = self._blocks(count)
         for i, rows in enumerate(blocks):
             left = self._per_sample(samples, rows)
             for j, columns in enumerate(blocks[: i + 1]):
                 right = left if j == i else self._per_sample(samples, columns)
-                found[rows, columns] = left @ right.T
-                found[columns, rows] = found[rows, columns].T
-        return found
+                products[rows, columns] = left @ right.T
+                products[columns, rows] = products[rows, columns].T
+        return products
 
     def along(self, samples: Samples, direction: np.ndarray) -> np.ndarray:
         """[n]: g_i . direction."""

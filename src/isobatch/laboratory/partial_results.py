@@ -21,14 +21,14 @@ class Begun:
     section: str
 
 
-class Parts:
+class PartialResults:
     """Results in a folder beside that of the section, as long as it is not complete; nothing is kept without one."""
 
     def __init__(self, section: Path | None, key: SettingsByName) -> None:
         self.folder = None if section is None else section.with_suffix(ENDING)
         self._key = key
         if self.folder is not None and load(self.folder / "begun.json", key, Begun) is None:
-            remove_parts(section)
+            remove_partial_results(section)
             store(self.folder / "begun.json", key, Begun(str(key["section"])))
 
     def load(self, name: str, kind: type[R]) -> R | None:
@@ -39,7 +39,7 @@ class Parts:
         return result if self.folder is None else store(self.folder / f"{name}.json", self._key, result)
 
 
-def remove_parts(section: Path | None) -> None:
+def remove_partial_results(section: Path | None) -> None:
     """Of a section that is complete, or of another one at its place."""
     if section is not None:
         shutil.rmtree(section.with_suffix(ENDING), ignore_errors=True)
