@@ -10,7 +10,7 @@ import argparse
 import json
 import shlex
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -200,7 +200,7 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         word = unknown[0].split("=")[0]
         names = called_elsewhere(word.removeprefix("--").replace("-", "_"))
         ours = [flag for name in names if (flag := "--" + name.replace("_", "-")) in parser.flags()]
-        values = {"--env": IN_JAX, "--algo": ALGORITHMS}
+        values: dict[str, Collection[str]] = {"--env": IN_JAX, "--algo": ALGORITHMS}
         meant = [f"{flag} {word}" for flag, known in values.items() if word in known and flag in parser.flags()]
         if meant:
             hint = f": use {meant[0]}."
