@@ -15,7 +15,7 @@ from isobatch.errors import UsageError
 from isobatch.planning.biases import Biases
 from isobatch.planning.critical_batches import LARGEST
 from isobatch.planning.forecast import Forecast
-from isobatch.planning.machine import at_batch, at_envs, busy_remark
+from isobatch.planning.machine import Machine, at_batch, at_envs, busy_remark
 from isobatch.planning.moves import Shape, moved, what_speaks_against
 from isobatch.planning.plan import few_seeds_remark
 from isobatch.planning.planned import Plan
@@ -181,6 +181,17 @@ def test_what_the_samples_know_is_no_caution(planned: tuple[Plan, list[str]]) ->
     assert any("critical" in each for each in rescale(plan.run, num_envs=16, critical_batch=512.0).warnings)
     assert said
     assert not any("expect to need" in each for each in said)
+
+
+def test_what_does_not_fit_into_memory_is_left_out(
+    planned: tuple[Plan, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, _ = planned
+    machine = Machine(plan.run, plan.forecaster.need)
+    assert machine.fits(Shape(128, 128, 64))
+    monkeypatch.setattr("isobatch.training.memory.available_bytes", lambda: 600_000)
+    assert machine.fits(plan.own.shape)
+    assert not machine.fits(Shape(128, 128, 64))
 
 
 def test_few_seeds_and_no_end_of_a_critical_batch_are_said(planned: tuple[Plan, list[str]]) -> None:
