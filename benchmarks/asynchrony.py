@@ -377,7 +377,7 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     update_keys = functions.update_keys(states.key)
 
     def update() -> None:
-        jax.block_until_ready(functions.learn(*split(states.learning), segment, hypers, update_keys, jnp.int32(0)))
+        jax.block_until_ready(functions.learn(*split(states.learning), segment, hypers, jnp.int32(0), update_keys))
 
     yield "| part | ms | ms of processors |"
     yield "|---|---|---|"

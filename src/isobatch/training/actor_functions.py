@@ -24,7 +24,7 @@ from isobatch.rollouts.env_groups import LocalEnvs
 from isobatch.rollouts.host_rollout import process, replaced
 from isobatch.rollouts.segment import EnvCarry, EpisodeSums, OpenEpisodes, Segment
 from isobatch.settings.config import Config, Hypers
-from isobatch.training.host_functions import CompiledFunctions, looks, split_keys
+from isobatch.training.host_functions import CompiledFunctions, looks, split, split_keys
 
 
 class Digested(NamedTuple):
@@ -58,7 +58,8 @@ class ActorFunctions(CompiledFunctions):
         joined = jax.vmap(join, in_axes=(0, None, 0, 0))
         self.join = compile_for(joined, *parts, states.obs_moments, seen)
         whole = jax.eval_shape(joined, *parts, states.obs_moments, seen)[0]
-        self.compile_learn(states, whole, hypers, keys)
+        number = jnp.int32(0)
+        self.learn = compile_for(self._learn, *split(states.learning), whole, hypers, number, keys, donate=2)
 
     def update_keys(self, key: Array) -> Keys:
         """Of an update, whose rollouts had theirs."""

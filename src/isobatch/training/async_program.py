@@ -124,7 +124,7 @@ class AsyncProgram(IteratedProgram):
         segment, moments = functions.join([content.segment for content in contents], lags, states.obs_moments, seen)
         keys = functions.update_keys(states.key)
         learning, metrics, finite = functions.learn(
-            *split(states.learning), segment, hypers, keys, jnp.int32(iteration)
+            *split(states.learning), segment, hypers, jnp.int32(iteration), keys
         )
         before = (states.networks, states.obs_moments)
         states = replaced(states, learning=learning, obs_moments=moments, key=keys.next, iteration=states.iteration + 1)

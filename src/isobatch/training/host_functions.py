@@ -56,17 +56,26 @@ class CompiledFunctions:
         before = (networks, moments, clip, states.envs.episodes, states.envs.state.fills_in, rollout)
         self.process = compile_for(process_all, *before)
         segment = jax.eval_shape(process_all, *before).segment
-        self.compile_learn(states, segment, hypers, keys)
+        self.learn = compile_for(self._learn, *split(states.learning), segment, hypers, number, keys, donate=2)
         if states.queue is not None:
             take = jax.vmap(partial(due, staleness=config.staleness), in_axes=(0, None))
             store = jax.vmap(partial(put, staleness=config.staleness), in_axes=(0, 0, None))
             self.due = compile_for(take, states.queue, number)
             self.put = compile_for(store, states.queue, segment, number, donate=0)
 
-    def compile_learn(self, states: TrainState, segment: Segment, hypers: Hypers, keys: Keys) -> None:
+    def _learn(
+        self,
+        learner: Learner,
+        others: Others,
+        phase: Phase | None,
+        segment: Segment,
+        hypers: Hypers,
+        iteration: Array,
+        keys: Keys,
+    ) -> tuple[Learning, Array, Array]:
         """The phase is large, and its memory is used again; of the rest the old values may still be needed."""
         one = jax.vmap(self.learn_one, in_axes=(0, 0, 0, 0, 0, 0, None))
-        self.learn = compile_for(one, *split(states.learning), segment, hypers, keys, jnp.int32(0), donate=2)
+        return one(learner, others, phase, segment, hypers, keys, iteration)
 
     def learn_one(
         self,

@@ -75,10 +75,10 @@ class HostProgram(IteratedProgram):
             backend.wait(running)
         if states.queue is None:
             envs, processed = self.process(policy, *backend.wait(running))
-            learning, metrics, finite = self.learn(states, processed.segment, hypers, keys, number)
+            learning, metrics, finite = self.learn(states, processed.segment, hypers, number, keys)
             queue = None
         else:
-            learning, metrics, finite = self.learn(states, functions.due(states.queue, number), hypers, keys, number)
+            learning, metrics, finite = self.learn(states, functions.due(states.queue, number), hypers, number, keys)
             envs, processed = self.process(policy, *backend.wait(running))
             queue = functions.put(states.queue, processed.segment, number)
         state = replaced(
@@ -108,9 +108,9 @@ class HostProgram(IteratedProgram):
         return keys, policy, running
 
     def learn(
-        self, states: TrainState, segment: Segment, hypers: Hypers, keys: Keys, number: Array
+        self, states: TrainState, segment: Segment, hypers: Hypers, number: Array, keys: Keys
     ) -> tuple[Learning, Array, Array]:
-        return self.functions.learn(*split(states.learning), segment, hypers, keys, number)
+        return self.functions.learn(*split(states.learning), segment, hypers, number, keys)
 
     def process(self, policy: Policy, envs: EnvCarry, rollout: CollectedRollout) -> tuple[EnvCarry, ProcessedRollout]:
         collected = (envs.episodes, envs.state.fills_in, rollout)

@@ -52,7 +52,7 @@ class ShardedFunctions(CompiledFunctions):
         segment = process_all.out_info[0]
         axes = env_axes(states).learning
         learner, others, phase = split(axes)
-        self.learn = layout.compiled(
+        learn_all = layout.compiled(
             self.learn_one,
             (learner, others, phase, 1, WHOLE, WHOLE),
             1,
@@ -60,6 +60,7 @@ class ShardedFunctions(CompiledFunctions):
             (*split(states.learning), segment, hypers, keys, number),
             donate=2,
         )
+        self.learn = lambda *args: learn_all(*args[:-2], args[-1], args[-2])
         if states.queue is not None:
             take, store = (partial(function, staleness=config.staleness) for function in (due, put))
             taken = layout.compiled(lambda *args: (take(*args),), (2,), 1, (1,), (states.queue, number))
