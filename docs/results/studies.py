@@ -25,6 +25,7 @@ from typing import Any
 
 from isobatch.drawing import save_figure
 from isobatch.formatting import percent
+from isobatch.settings.presets import bare_id
 from isobatch.statistics.comparisons import difference
 from isobatch.studies.charts import gaps_of, pairs_of
 from isobatch.studies.claims import study_of
@@ -111,7 +112,8 @@ def factors_of(name: str) -> list[str]:
 def add(name: str, out: Path) -> None:
     """Train the settings that the grid has and the committed rows lack, and join the rows.
 
-    The first setting of each of their environments is trained again beside them: what was committed must not differ.
+    The first setting of each of their environments that was there before is trained again beside them: what was
+    committed must not differ.
     """
     study, scale, rows, factors = study_of(name), SCALES.get(name, "laptop"), committed_rows(name), factors_of(name)
     grid = study.grid(scale)
@@ -123,14 +125,14 @@ def add(name: str, out: Path) -> None:
     of_cell = {place({"env": cell.config.env} | cell.factors): cell for cell in grid.cells}
     missing = [cell for where, cell in of_cell.items() if where not in committed]
     envs = list(dict.fromkeys(cell.config.env for cell in missing))
-    again = [next(cell for cell in grid.cells if cell.config.env == env) for env in envs]
+    again = [next(cell for cell in grid.cells if cell.config.env == env) for env in envs if env in levels(rows, "env")]
     if not missing:
         return
     part = dataclasses.replace(study, grid=lambda scale: Grid([*again, *missing], grid.num_seeds), laboratory=nothing)
     new = run_study(part, scale, out / f"study-{name}-{scale}-added").rows()
     repeated = {place({"env": cell.config.env} | cell.factors) for cell in again}
     sentences = []
-    for column, score in MEASURES.items():
+    for column, score in MEASURES.items() if again else ():
         now, before = ([row for row in each if place(row) in repeated] for each in (new, rows))
         between = difference(scores(now, column), scores(before, column))[1].value
         sentences.append(f"{estimate_text(between, 3)} in normalized {score}")
@@ -140,11 +142,17 @@ def add(name: str, out: Path) -> None:
     text = csv_text(sorted([*kept, *added], key=lambda row: order[place(row)]))
     (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     page, names = HERE / f"{name}.md", ", ".join(dict.fromkeys(variant_name(row, factors) for row in added))
+    where = ", ".join(bare_id(env) for env in dict.fromkeys(row["env"] for row in added))
     note = (
-        f"{ADDED} ({names}) were trained later than the rest, by `python docs/results/studies.py --add --only {name}`. "
-        f"Trained again beside them, the first setting of each environment differs from its committed rows by "
-        f"{' and '.join(sentences)}.\n"
+        f"{ADDED} ({names}, on {where}) were trained later than the rest, by `python docs/results/studies.py --add "
+        f"--only {name}`."
     )
+    if again:
+        note += (
+            " Trained again beside them, the first setting of each environment differs from its committed rows by "
+            f"{' and '.join(sentences)}."
+        )
+    note += "\n"
     before = re.sub(rf"{ADDED}.*?\n\n", "", page.read_text(), flags=re.DOTALL)
     page.write_text(
         re.sub(rf"({BEGIN}\n.*?\n\n)", lambda found: f"{found[1]}{note}\n", before, count=1, flags=re.DOTALL)
