@@ -73,7 +73,10 @@ class CompiledFunctions:
         iteration: Array,
         keys: Keys,
     ) -> tuple[Learning, Array, Array]:
-        """The phase is large, and its memory is used again; of the rest the old values may still be needed."""
+        """The phase is large, and its memory is used again; of the rest the old values may still be needed.
+
+        In another order of its arguments it is another program to XLA, with other last bits.
+        """
         one = jax.vmap(self.learn_one, in_axes=(0, 0, 0, 0, 0, 0, None))
         return one(learner, others, phase, segment, hypers, keys, iteration)
 
