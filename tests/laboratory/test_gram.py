@@ -197,12 +197,12 @@ def test_microbatches_groups_and_blocks_change_nothing(name: str, monkeypatch: p
     monkeypatch.setattr(engine, "BLOCK", 2)
     case = CASES[name]()
     made = plan(*case)
-    active = made.others + sum(w.positions * (w.inputs + w.outputs) for w in made.ways.values())
+    active = made.others + sum(w.positions * (w.inputs + w.outputs) for w in made.methods.values())
     monkeypatch.setattr(engine, "STORED_BYTES", 1)
     monkeypatch.setattr(engine, "MICROBATCH_BYTES", 3.5 * 4 * active)
     made = plan(*case)
     assert made.microbatch == 3
-    assert len(made.groups) == len(made.ways) + (made.others > 0) > 1
+    assert len(made.groups) == len(made.methods) + (made.others > 0) > 1
     check_gram(case, 1e-5)
 
 
@@ -235,12 +235,12 @@ def test_clipped_samples_have_no_gradient_of_the_policy() -> None:
 
 
 def test_unknown_layers_are_told_from_known_ones() -> None:
-    assert not plan(*CASES["layer in a scan"]()).ways
-    assert not plan(*CASES["layer in a vmap"]()).ways
-    assert not plan(*CASES["positions before samples"]()).ways
-    assert not plan(*CASES["the user's own network"]()).ways
+    assert not plan(*CASES["layer in a scan"]()).methods
+    assert not plan(*CASES["layer in a vmap"]()).methods
+    assert not plan(*CASES["positions before samples"]()).methods
+    assert not plan(*CASES["the user's own network"]()).methods
     twice = plan(*CASES["layer applied twice"]())
-    assert list(twice.ways) == [1]  # 3 x 3 + 3 of the other layer, and `scale`
+    assert list(twice.methods) == [1]  # 3 x 3 + 3 of the other layer, and `scale`
     assert twice.others == 3 * 3 + 3 + 1
     assert plan(*CASES["continuous actions"]()).others == 2  # log_std
 
@@ -251,10 +251,10 @@ def test_each_layer_goes_the_cheaper_way() -> None:
     Dense 8 -> 9: 18 against 81; at two positions 4 x 18 = 72 against 81. Convolution 2 -> 3 over 4 x 3 positions:
     144 x 22 against 57.
     """
-    assert all(way.factored for way in plan(*CASES["discrete actions"]()).ways.values())
-    few = plan(*CASES["few positions"]()).ways
+    assert all(method.factored for method in plan(*CASES["discrete actions"]()).methods.values())
+    few = plan(*CASES["few positions"]()).methods
     assert [(w.factored, w.positions, w.inputs, w.outputs) for w in few.values()] == [(True, 2, 10, 8), (True, 2, 9, 9)]
-    conv = plan(*CASES["images"]()).ways[0]
+    conv = plan(*CASES["images"]()).methods[0]
     assert (conv.factored, conv.positions, conv.inputs, conv.outputs) == (False, 12, 19, 3)
     assert conv.stored == 19 * 3
     assert few[0].stored == 2 * (10 + 8)
