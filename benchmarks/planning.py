@@ -107,7 +107,7 @@ def planned(config: Any, task: Task, run_dir: Path) -> list[dict[str, Any]]:
     found = plan(run_dir, score_of(run_dir, config.env_steps), watch=lambda what, done: print(f"{config.env}: {what}"))
     (run_dir / "said.txt").write_text("\n".join([repr(found), *found.left_out, *found.cautions]) + "\n")
     own, best = shape_of(config), found.recommended.shape
-    chosen = [best, own]
+    chosen = list(dict.fromkeys([best, own]))
     for shape in others(own):
         if len(chosen) < GEOMETRIES and shape not in chosen and can_be_had(found.run, shape):
             chosen.append(shape)
