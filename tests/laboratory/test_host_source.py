@@ -254,7 +254,7 @@ def test_every_section_and_the_same_seed_gives_the_same_numbers(tmp_path: Path) 
 def test_who_is_faster_decides_nothing(env: str, settings: dict[str, Any]) -> None:
     source = source_of(tiny("ppo", env, **settings))
     for first, second in [
-        [source.chains(6, 60, 3) for _ in range(2)],
+        [source.chains(20, 100, 3) for _ in range(2)],
         [list(source.batches(2, 4, draws(2, 0))) for _ in range(2)],
     ]:
         for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
