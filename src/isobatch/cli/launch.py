@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from types import FrameType
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_dataclass, construct, given
 from isobatch.errors import UsageError
+from isobatch.executors.cores import available_cores, stay_on
 from isobatch.settings.team import Team
 
 LAUNCHED = ("train",)
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     for name in ("coordinator", "process_id"):
         if name in chosen:
             raise UsageError(f"{name}={chosen[name]} is what launch tells each process: leave it out.")
-    cores = sorted(os.sched_getaffinity(0))
+    cores = available_cores()
     team = construct(Team, {"num_processes": 2} | chosen | {"coordinator": f"127.0.0.1:{free_port()}"})
     if team.num_processes > len(cores):
         console.say(f"note: {team.num_processes} processes share {len(cores)} cores: they will take turns.")
@@ -74,7 +74,7 @@ def started(team: Team, command: list[str], cores: list[int], scratch: Path) -> 
                 stdin=silent,
                 stdout=silent,
                 stderr=errors,
-                preexec_fn=partial(os.sched_setaffinity, 0, share or cores),
+                preexec_fn=partial(stay_on, share or cores),
             )
             stack.callback(process.wait)
             stack.callback(process.kill)

@@ -6,7 +6,6 @@ An environment that has ended is reset by the next step, which steps nothing: `a
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from isobatch.envs.host_interface import FaultError, HostEnvironment, VectorStep
 from isobatch.envs.host_spaces import Actions, Observation, Observations
 from isobatch.envs.interface import Settings
 from isobatch.errors import UsageError, first_line
+from isobatch.executors.cores import available_cores
 
 NO_LIMIT = 2**31 - 1
 PoolStep = tuple[Observation, np.ndarray, np.ndarray, np.ndarray, object]  # the last: facts by name
@@ -84,7 +84,7 @@ class EnvPoolEnvironment(HostEnvironment):
     def open(self, seeds: list[int]) -> EnvPoolVector:
         # More threads than cores slow light environments down, and two halves step at a time.
         chosen = self._is_light and "num_threads" not in self.kwargs
-        threads = {"num_threads": max(1, len(os.sched_getaffinity(0)) // 2)} if chosen else {}
+        threads = {"num_threads": max(1, len(available_cores()) // 2)} if chosen else {}
         pool = make_pool(self.env_id, self.kwargs, num_envs=len(seeds), seed=seeds, **threads)
         return EnvPoolVector(pool, self.observations, self.actions, self._is_light and jax.default_backend() == "cpu")
 

@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from isobatch.errors import RunError
+from isobatch.executors.cores import available_cores
 from isobatch.executors.interface import Failure, Job, ResultT, WatchAll
-from isobatch.executors.ray_connection import connected, cores, forwarded
+from isobatch.executors.ray_connection import connected, forwarded
 from isobatch.executors.ray_worker import Board, Ticket, work
 from isobatch.formatting import Say
 from isobatch.settings.versions import versions
@@ -170,7 +171,7 @@ def cpus() -> float:
     import ray
 
     largest = max((node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]), default=0.0)
-    return min(cores(), largest) or cores()
+    return min(len(available_cores()), largest) or len(available_cores())
 
 
 def last_line(error: Exception) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from isobatch.errors import RunError, UsageError, first_line
+from isobatch.executors.cores import available_cores
 
 SECONDS_TO_ANSWER = 10.0
 OBJECT_STORE = 100 * 1024**2  # bytes, where this process starts the cluster: results are small
@@ -61,11 +62,12 @@ def connected(address: str | None, what: str, instead: str) -> Iterator[None]:
 
 
 def own_cluster() -> dict[str, str | int | bool]:
-    return {"address": "local", "num_cpus": cores(), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0))
+    return {
+        "address": "local",
+        "num_cpus": len(available_cores()),
+        "object_store_memory": OBJECT_STORE,
+        "include_dashboard": False,
+    }
 
 
 def check_address(address: str | None) -> None:
@@ -90,4 +92,4 @@ def check_address(address: str | None) -> None:
 def forwarded() -> dict[str, str]:
     """Ray would otherwise choose the threads of NumPy by the CPUs of a task, and NumPy's bits depend on them."""
     here = {name: value for name, value in os.environ.items() if name.startswith(FORWARDED)}
-    return {"OMP_NUM_THREADS": str(cores())} | here
+    return {"OMP_NUM_THREADS": str(len(available_cores()))} | here

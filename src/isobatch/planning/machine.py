@@ -13,6 +13,7 @@ import numpy as np
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError
+from isobatch.executors.cores import available_cores
 from isobatch.formatting import counted
 from isobatch.learning.state import initial_state
 from isobatch.planning.devices import Link, measured_link
@@ -124,7 +125,7 @@ class Machine:
 
 def busy_remark() -> str:
     """What to say where other programs wanted the cores in the last minute; nothing on a quiet machine."""
-    waiting, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    waiting, cores = os.getloadavg()[0], len(available_cores())
     if waiting < cores + 1:
         return ""
     return (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
+from isobatch.executors.cores import available_cores
 from isobatch.executors.interface import Executor, Job
 from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
@@ -54,7 +54,7 @@ def run_study(
     executor = executor or LocalProcesses()
     check_scale(scale)
     grid = study.grid(scale)
-    devices = Devices(grid.cells[0].config, len(os.sched_getaffinity(0)))
+    devices = Devices(grid.cells[0].config, len(available_cores()))
     devices.choose()  # before an environment starts JAX
     for first in {cell.config.env: cell.config for cell in reversed(grid.cells)}.values():
         environment_of(first)  # says what is missing before anything is written

@@ -7,6 +7,7 @@ import os
 import jax
 
 from isobatch.envs.registry import host_environment_of
+from isobatch.executors.cores import available_cores
 from isobatch.settings.config import Config
 from isobatch.settings.options import ActorKind
 
@@ -36,7 +37,7 @@ def use_cores(
     if _chosen:
         return
     _chosen = True
-    here = len(os.sched_getaffinity(0))
+    here = len(available_cores())
     cores = cores or here
     env = None if config is None else host_environment_of(config)
     devices = max(cores if env is None else 1, devices)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import jax
 
+from isobatch.executors.cores import available_cores
 from isobatch.rollouts.compiling import SHORTEST
 
 DIRECTORY = "ISOBATCH_COMPILE_CACHE"  # of the environment: a directory, or 0 for no cache
@@ -98,7 +99,7 @@ def is_whole(path: Path) -> bool:
 
 def machine() -> str:
     """What a compiled program depends on, besides what JAX counts in: the processor, and threads."""
-    lines = [platform.machine(), os.environ.get("PJRT_NPROC", ""), str(len(os.sched_getaffinity(0)))]
+    lines = [platform.machine(), os.environ.get("PJRT_NPROC", ""), str(len(available_cores()))]
     with suppress(OSError):
         first_core = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
         lines += [line for line in first_core if line.startswith(("vendor_id", "model", "flags", "CPU", "Features"))]

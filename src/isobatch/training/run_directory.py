@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict
 
 from isobatch.errors import UsageError, first_line
+from isobatch.executors.cores import available_cores
 from isobatch.files import DRAFT, read_text, replace_file
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
@@ -170,6 +171,6 @@ def environment() -> dict[str, object]:
     return {
         "versions": versions(),
         "device": {"kind": devices[0].device_kind, "count": len(devices), "platform": devices[0].platform},
-        "system": {"platform": platform.platform(), "cores": len(os.sched_getaffinity(0))},
+        "system": {"platform": platform.platform(), "cores": len(available_cores())},
         "command": " ".join(["isobatch", *sys.argv[1:]]) if Path(sys.argv[0]).name == "isobatch" else "python",
     }

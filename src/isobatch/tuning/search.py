@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol, TypedDict
 
 from isobatch.errors import UsageError
+from isobatch.executors.cores import available_cores
 from isobatch.executors.interface import Executor
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
@@ -121,7 +121,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.sampler: Sampler = sampler_of(self.plan.sampler, self.plan.ranges, self.plan.seed)
-        self.devices = Devices(self.plan.config, len(os.sched_getaffinity(0)))
+        self.devices = Devices(self.plan.config, len(available_cores()))
         self.trials: list[Trial] = []
 
     @property
