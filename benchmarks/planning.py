@@ -313,10 +313,15 @@ def main() -> int:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(rows)
-        before, _, rest = PAGE.read_text().partition(MARKS[0])
-        _, _, after = rest.partition(MARKS[1])
-        PAGE.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+        write_between(MARKS, table)
     return 0
+
+
+def write_between(marks: tuple[str, str], text: str) -> None:
+    """Put a text in place of what stands between two marks of the page."""
+    before, _, rest = PAGE.read_text().partition(marks[0])
+    _, _, after = rest.partition(marks[1])
+    PAGE.write_text(f"{before}{marks[0]}\n{text}{marks[1]}{after}")
 
 
 if __name__ == "__main__":

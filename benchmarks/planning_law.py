@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from planning import PAGE, kept, score_of
 from planning import TASKS as JUDGED
+from planning import kept, score_of, write_between
 from scipy.optimize import minimize_scalar
 from scipy.special import lambertw
 
@@ -359,9 +359,7 @@ def main() -> int:
         write(rows)
     table = report(rows)
     print(table, end="")
-    before, _, rest = PAGE.read_text().partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    PAGE.write_text(f"{before}{MARKS[0]}\n{table}{MARKS[1]}{after}")
+    write_between(MARKS, table)
     return 0
 
 

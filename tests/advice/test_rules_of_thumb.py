@@ -53,6 +53,13 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("per-device", BASE, {}, "note", None),
         ("per-device", BASE, dict(devices=8), "pass", None),
         ("per-device", BASE, dict(devices=48), "warn", ("num_envs", 48)),
+        (
+            "per-device",
+            BASE.replace(num_shards=8, minibatch_scheme="stratified"),
+            dict(devices=16),
+            "warn",
+            ("num_shards", 16),
+        ),
         ("per-device", BASE.replace(num_minibatches=256), dict(devices=64), "warn", ("num_minibatches", 128)),
         ("credit-horizon", BASE.replace(gamma=0.99, gae_lambda=1.0), {}, "pass", None),  # 100 <= 128
         ("credit-horizon", BASE.replace(gamma=0.995, gae_lambda=1.0), {}, "warn", ("num_steps", 200)),
@@ -130,7 +137,7 @@ def test_devices_in_words() -> None:
     text = find("per-device", devices=8, critical_batch=256.0).text
     assert "8 of the 64 environments and 32 samples of a minibatch" in text
     assert "isobatch train --num-envs 64 --devices 8" in text
-    assert "8 there are these, 64 are 8 times the batch, which needs 4.50 times the samples" in text
+    assert "give 8 there; 64 would be 8 times the batch, which needs 4.50 times the samples" in text
     assert "isobatch rescale --to-devices 8" in text
 
 

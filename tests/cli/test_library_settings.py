@@ -62,7 +62,7 @@ def test_alternatives_are_shown_and_can_be_chosen(capsys: pytest.CaptureFixture[
     assert "iteration-batch *" in out
     first = out.split("\n\n")[1]
     assert first.startswith("N x T is kept")
-    assert "by the rules (--keep minibatch-count; docs/results/transfer.md)" in " ".join(first.split())
+    assert "by the rules (keep=minibatch-count; docs/results/transfer.md)" in " ".join(first.split())
     entry = yaml.safe_load(out.split("CartPole-v1:\n", 1)[1].split("\n\n", 1)[0])
     assert (entry["n_envs"], entry["n_steps"], entry["batch_size"]) == (64, 8, 64)
     assert entry["learning_rate"] == "lin_0.001"

@@ -81,7 +81,7 @@ def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str])
     assert (entry["n_envs"], entry["batch_size"], entry["learning_rate"]) == (32, 512, "lin_0.002")
     assert "kept as they were, without a counterpart here: policy, clip_range (its schedule, a line to 0)" in out
     answer = json.loads(called(capsys, *words, "--json"))
-    assert answer["foreign"]["settings"] == entry
+    assert answer["library_settings"]["settings"] == entry
     assert answer["after"]["num_envs"] == 32
 
 
@@ -91,7 +91,7 @@ def test_the_algorithm_of_a_zoo_file_is_in_its_name(tmp_path: Path, capsys: pyte
     words = ["rescale", "--from-zoo", str(path), "--env", "CartPole-v1", "--to-num-envs", "32", "--json"]
     answer = json.loads(called(capsys, *words))
     assert answer["before"]["objective"] == "policy-gradient"
-    assert answer["foreign"]["settings"]["learning_rate"] == pytest.approx(1.4e-3)
+    assert answer["library_settings"]["settings"]["learning_rate"] == pytest.approx(1.4e-3)
 
 
 def test_from_one_library_to_another(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,9 @@ def per_device(config: Config, facts: Facts) -> Said:
     if n % parts:
         nearest = Suggestion("num_envs", n, parts * max(1, round(n / parts)))
         return False, f"{counted(n, 'environment')} cannot be shared equally by {parts} devices.", nearest
+    if config.num_shards > 1 and config.num_shards % parts:
+        text = f"{config.num_shards} shards cannot be shared equally by {parts} devices."
+        return False, text, Suggestion("num_shards", config.num_shards, parts)
     if size % parts:
         text = f"minibatches of {size:,} cannot be shared equally by {parts} devices."
         return False, text, recut(config, shards=parts)
@@ -121,7 +124,7 @@ def per_device(config: Config, facts: Facts) -> Said:
     if facts.critical_batch:  # samples needed go by 1 + B/B_crit
         more = (facts.critical_batch + parts * size) / (facts.critical_batch + size)
         grows += f", which needs {more:.2f} times the samples"
-    there = f"{elsewhere}: {n // parts:,} there are these, {n:,} are {grows} (isobatch rescale --to-devices {parts})"
+    there = f"{elsewhere}: give {n // parts:,} there; {n:,} would be {grows} (isobatch rescale --to-devices {parts})"
     return True, f"each of {parts} devices has {shares}, {keeps}. {there}."
 
 

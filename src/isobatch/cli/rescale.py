@@ -303,7 +303,7 @@ def held(result: Rescaled) -> list[str]:
 
 def _library_json(answer: Answer) -> dict[str, object]:
     names = ("settings", "kept", "left_behind", "unsaid", "consequences", "also_changed", "differences")
-    return {"foreign": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
+    return {"library_settings": {"library": answer.library.name} | {name: getattr(answer, name) for name in names}}
 
 
 def _shown(value: object) -> str:

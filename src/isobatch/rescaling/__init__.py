@@ -190,7 +190,7 @@ def measured_choice(config: Config, target: Target) -> tuple[str, str]:
         return MINIBATCH_COUNT, ""
     rules, better = pair
     figures = f"with {better.size} their environments settings that others tuned kept {better} of their final return"
-    others = f"{rules} by the rules (--keep {MINIBATCH_COUNT}; docs/results/transfer.md)"
+    others = f"{rules} by the rules (keep={MINIBATCH_COUNT}; docs/results/transfer.md)"
     try:
         same_iteration_batch(config, target)
     except UsageError as error:
