@@ -43,11 +43,11 @@ def planned(run: Path) -> tuple[Plan, list[str]]:
 
 def by_the_law(plan: Plan, shape: Shape) -> float:
     """Seconds to the score, from the run's samples, the critical batch and the clock that were made up."""
-    own, samples = plan.own.shape, plan.own.samples
-    taken = samples / own.iteration_batch
+    current, samples = plan.current.shape, plan.current.samples
+    taken = samples / current.iteration_batch
     iterations = taken * ITERATIONS / (taken + ITERATIONS)
-    rest = samples - iterations * own.iteration_batch
-    growth = (by_hand.CRITICAL_BATCH + shape.optimization_batch) / (by_hand.CRITICAL_BATCH + own.optimization_batch)
+    rest = samples - iterations * current.iteration_batch
+    growth = (by_hand.CRITICAL_BATCH + shape.optimization_batch) / (by_hand.CRITICAL_BATCH + current.optimization_batch)
     needed = rest * growth + iterations * shape.iteration_batch
     sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
     return needed / shape.iteration_batch * by_hand.iteration_seconds(*sizes, plan.run.update_epochs)
@@ -56,7 +56,7 @@ def by_the_law(plan: Plan, shape: Shape) -> float:
 def test_every_time_is_that_of_the_law_and_of_the_clock(planned: tuple[Plan, list[str]]) -> None:
     """Returns of s / 100 have 300 after 30,000 steps and half of the window of 5 %; lines between sizes are exact."""
     plan, _ = planned
-    assert plan.own.samples == pytest.approx(30_000 + 0.025 * 51_200, rel=0.02)
+    assert plan.current.samples == pytest.approx(30_000 + 0.025 * 51_200, rel=0.02)
     inside: list[Forecast] = [each for each in plan.rows if each.origin != "extrapolated"]
     assert len(inside) >= 5
     for each in inside:
@@ -120,7 +120,7 @@ def test_the_command_recommends_draws_and_says_why(
 def test_json_is_one_object_whose_command_can_be_trained(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(run), "--score", str(SCORE), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["own"]["num_envs"] == 8
+    assert found["current"]["num_envs"] == 8
     assert found["score"] == SCORE
     assert len(found["critical_batches"]) == 3
     assert {row["origin"] for row in found["rows"]} <= {"measured", "interpolated", "extrapolated"}
@@ -190,7 +190,7 @@ def test_what_does_not_fit_into_memory_is_left_out(
     machine = Machine(plan.run, plan.forecaster.need)
     assert machine.fits(Shape(128, 128, 64))
     monkeypatch.setattr("isobatch.training.memory.available_bytes", lambda: 600_000)
-    assert machine.fits(plan.own.shape)
+    assert machine.fits(plan.current.shape)
     assert not machine.fits(Shape(128, 128, 64))
 
 

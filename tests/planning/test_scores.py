@@ -24,9 +24,9 @@ def test_crossing_is_on_the_straight_line_between_two_points() -> None:
 
 def test_median_takes_the_lower_one_and_survives_seeds_that_never_had_it() -> None:
     assert median(np.array([3.0, 1.0, 2.0, np.inf])) == 2
-    assert Reached(1.0, (5.0, np.nan, 3.0), own=True).median.value == 5
-    assert np.isnan(Reached(1.0, (5.0, 3.0), own=True).median.low)
-    assert Reached(1.0, (5.0, 3.0, 4.0, 6.0), own=True).median.high == 6
+    assert Reached(1.0, (5.0, np.nan, 3.0), of_run=True).median.value == 5
+    assert np.isnan(Reached(1.0, (5.0, 3.0), of_run=True).median.low)
+    assert Reached(1.0, (5.0, 3.0, 4.0, 6.0), of_run=True).median.high == 6
 
 
 def test_own_score_is_short_of_the_final_return() -> None:
@@ -35,7 +35,7 @@ def test_own_score_is_short_of_the_final_return() -> None:
     found = reached(table(rising, rising), 2000)
     final = np.mean(rising[-2:])
     assert found.score == pytest.approx(0.95 * final)
-    assert found.own
+    assert found.of_run
     assert found.median.value == pytest.approx(1900, abs=60)
 
 

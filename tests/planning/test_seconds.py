@@ -3,6 +3,7 @@
 import pytest
 
 from isobatch.planning.devices import Link, measured_link
+from isobatch.planning.moves import Shape
 from isobatch.planning.seconds import Line, Seconds
 from isobatch.planning.timing import Timed
 
@@ -44,16 +45,16 @@ def test_collecting_takes_no_longer_than_iterations() -> None:
 def test_an_iteration_is_the_sum_of_its_parts() -> None:
     """20 environments x 5 steps in 2 minibatches of 50: 5 x .003 + 4 x .015."""
     seconds = seconds_by_hand()
-    assert sum(seconds.parts(20, 5, 2)) == pytest.approx(0.075)
-    assert seconds.origin(20, 5, 2) == "interpolated"
-    assert seconds.origin(40, 5, 2) == "extrapolated"
-    assert sum(seconds.parts(10, 10, 2)) == pytest.approx(0.08)
-    assert seconds.origin(10, 10, 2) == "measured"
+    assert sum(seconds.parts(Shape(20, 5, 2))) == pytest.approx(0.075)
+    assert seconds.origin(Shape(20, 5, 2)) == "interpolated"
+    assert seconds.origin(Shape(40, 5, 2)) == "extrapolated"
+    assert sum(seconds.parts(Shape(10, 10, 2))) == pytest.approx(0.08)
+    assert seconds.origin(Shape(10, 10, 2)) == "measured"
 
 
 def test_devices_do_their_share_and_add_up() -> None:
     """20 x 10 in 2 minibatches on two devices: each has 10 environments and 50 samples: 10 x .002 + 4 x (.015 + .1)."""
-    assert sum(seconds_by_hand().parts(20, 10, 2, devices=2, sum_seconds=0.1)) == pytest.approx(0.02 + 4 * 0.115)
+    assert sum(seconds_by_hand().parts(Shape(20, 10, 2, devices=2), sum_seconds=0.1)) == pytest.approx(0.02 + 4 * 0.115)
 
 
 def test_sums_over_devices() -> None:

@@ -13,7 +13,7 @@ def test_iterations_and_collecting_are_timed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(timing, "PATIENCE", 0.05)
     config = tiny()
     found = time_iteration(config)
-    assert found.geometry == (4, 8, 2)
+    assert found.sizes == (4, 8, 2)
     assert found.optimization_batch == 16
     assert found.epochs == config.update_epochs
     assert 1e-6 < found.seconds < found.compile_seconds

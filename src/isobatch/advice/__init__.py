@@ -44,8 +44,8 @@ class Advice:
 
     def to_json(self) -> dict[str, object]:
         names = ("checks", "monitors", "conflicts")
-        found = {name: [dataclasses.asdict(each) for each in getattr(self, name)] for name in names}
-        return {"config": describe(self.config), **found}
+        sections = {name: [dataclasses.asdict(each) for each in getattr(self, name)] for name in names}
+        return {"config": describe(self.config), **sections}
 
 
 def advise(config: Config, facts: Facts, metrics: Metrics | None = None) -> Advice:

@@ -44,8 +44,8 @@ class Finding:
         return f"Try {'; or '.join(ways)}." if ways else ""
 
     def __repr__(self) -> str:
-        words = [self.status, f"{self.name}:", self.text, self.tries, f"[{self.source}]"]
-        return " ".join(word for word in words if word)
+        parts = [self.status, f"{self.name}:", self.text, self.tries, f"[{self.source}]"]
+        return " ".join(word for word in parts if word)
 
     def noted(self, remark: str) -> Finding:
         """The finding as a note that suggests nothing, with a reason."""

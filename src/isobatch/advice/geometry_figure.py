@@ -65,14 +65,14 @@ def plot_geometry(config: Config, path: Path) -> None:
 def _title(axes: Axes, config: Config) -> None:
     g = config.geometry
     axes.text(5, 69.5, f"{config.algo} on {config.env}", fontsize=22, weight="bold", va="center")
-    story = (
+    caption = (
         f"{counted(config.num_iterations, 'iteration')}: {counted(g.iteration_batch, 'environment step')} become "
         f"{counted(g.gradient_steps, 'gradient step')} in each"
     )
     if g.phase_batch:
         epochs = counted(config.aux_epochs, "epoch")
-        story += f", with an auxiliary phase of {epochs} after every {g.policy_iterations_per_phase:,}"
-    axes.text(5, 65, story, fontsize=13, color=FAINT, va="center")
+        caption += f", with an auxiliary phase of {epochs} after every {g.policy_iterations_per_phase:,}"
+    axes.text(5, 65, caption, fontsize=13, color=FAINT, va="center")
 
 
 def _label(axes: Axes, panel: Panel, heading: str, big: str, small: str) -> None:

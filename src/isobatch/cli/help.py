@@ -156,5 +156,5 @@ def _show_values(parser: Parser, words: list[str]) -> None:
 def _first_clause(text: str) -> str:
     """The beginning of a help text, up to a semicolon or a full stop, and the value at its end."""
     value = re.search(r" \[[^\[\]]*\]$", text)
-    said = text.removesuffix(value[0]) if value else text
-    return re.split(r"; |(?<!\.)\.(?: |$)| \(", said)[0] + (value[0] if value else "")
+    clause = text.removesuffix(value[0]) if value else text
+    return re.split(r"; |(?<!\.)\.(?: |$)| \(", clause)[0] + (value[0] if value else "")

@@ -61,17 +61,17 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.planning.plan import plan
 
     with console.progress_bar(args.quiet) as watch:
-        found = plan(run_dir, args.score, args.critical_batch, args.plan_seeds, watch, console.say)
+        made = plan(run_dir, args.score, args.critical_batch, args.plan_seeds, watch, console.say)
     if args.out is not None:
         from isobatch.planning.figure import draw_plan
 
-        draw_plan(found, args.out)
+        draw_plan(made, args.out)
     if args.json:
         picture = {"picture": str(args.out)} if args.out else {}
-        command = {"command": f"isobatch train {flags_text(found.settings)}"}
-        console.print_json({"run_dir": str(run_dir)} | found.to_json() | command | picture)
+        command = {"command": f"isobatch train {flags_text(made.settings)}"}
+        console.print_json({"run_dir": str(run_dir)} | made.to_json() | command | picture)
     else:
-        show(found)
+        show(made)
         if args.out is not None:
             console.out.print(f"\ndrawn: {args.out}")
     return 0

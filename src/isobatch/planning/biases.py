@@ -64,9 +64,9 @@ def errors_of(directory: RunDirectory) -> dict[int, float]:
     """Of the newest diagnosis of the run that has geometries, its own among them."""
     for path in sorted((directory.path / "diagnosis").glob("*-geometries.json"), reverse=True):
         try:
-            found = from_json(Geometries, json.loads(path.read_text())["result"])
+            geometries = from_json(Geometries, json.loads(path.read_text())["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged
             continue
-        errors = {row.num_steps: row.error_to_own for row in found.rows}
+        errors = {row.num_steps: row.error_to_own for row in geometries.rows}
         return {steps: each.value for steps, each in errors.items() if each is not None and math.isfinite(each.value)}
     return {}

@@ -50,8 +50,8 @@ def stages_of(
     if {"noise/trace", "noise/signal"} <= table.keys():
         measured = [Stage(first, last, *from_metrics(table, first, last)) for first, last in parts]
     else:
-        found = [from_diagnoses(known, first, last, within=np.inf) for first, last in parts]
-        measured = [each for each in found if each is not None]
+        diagnosed = [from_diagnoses(known, first, last, within=np.inf) for first, last in parts]
+        measured = [each for each in diagnosed if each is not None]
     if len(measured) < len(parts) and None in stages:
         measured = list(from_checkpoints(run_dir, parts, watch))
     return tuple(each or measured[place] for place, each in enumerate(stages))
@@ -82,8 +82,8 @@ def from_metrics(table: Table, first: int, last: int) -> tuple[Estimate, str]:
         return np.clip(ratio(means[..., 0], means[..., 1], otherwise=LARGEST), SMALLEST, LARGEST)
 
     enough = len(both) >= LEAST_FOR_INTERVAL
-    found = estimate(critical, len(both), resamples=1000 if enough else 0, distinct=1, what="lines of metrics")
-    return found, "the run's noise scale (--noise-scale)"
+    value = estimate(critical, len(both), resamples=1000 if enough else 0, distinct=1, what="lines of metrics")
+    return value, "the run's noise scale (--noise-scale)"
 
 
 def from_checkpoints(run_dir: Path, parts: Sequence[tuple[int, int]], watch: Watch) -> tuple[Stage, ...]:
@@ -117,5 +117,7 @@ def at_checkpoint(run_dir: Path, iteration: int) -> Estimate:
     subject = subject_of(loaded, LabOptions(batches=MEASURED_BATCHES))
     num_envs, num_steps = subject.batch_shape
     products = subject.batch_products(num_envs, num_steps, seed_offset=11)
-    found = noise_scale(products, num_envs * num_steps).critical_batch
-    return Estimate(*(float(np.clip(each, SMALLEST, LARGEST)) for each in (found.value, found.low, found.high)))
+    critical = noise_scale(products, num_envs * num_steps).critical_batch
+    return Estimate(
+        *(float(np.clip(each, SMALLEST, LARGEST)) for each in (critical.value, critical.low, critical.high))
+    )

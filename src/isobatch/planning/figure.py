@@ -20,18 +20,26 @@ def draw_plan(plan: Plan, path: Path) -> None:
     from matplotlib import ticker
 
     figure, axes = new_figure((10, 5))
-    own, best = plan.own.shape, plan.recommended.shape
+    current, best = plan.current.shape, plan.recommended.shape
     for color, length in zip(COLORS, lengths(plan), strict=False):
         line = fastest_by_envs(plan, length)
         inside = [each for each in line if each.origin != "extrapolated"]
-        label = f"T = {length}" + (" (the run's)" if length == own.num_steps else "")
+        label = f"T = {length}" + (" (the run's)" if length == current.num_steps else "")
         axes.plot(*points(line), "--", color=color, alpha=FAINT, linewidth=1.2)
         axes.plot(*points(inside), "-", color=color, label=label, linewidth=1.8)
         axes.plot(*points(timed(plan, length)), "o", color=color, markersize=5)
         if length == best.num_steps:
             low, high = ([getattr(each.seconds, end) for each in inside] for end in ("low", "high"))
             axes.fill_between(points(inside)[0], low, high, color=color, alpha=0.15, linewidth=0)
-    axes.plot(own.num_envs, plan.own.seconds.value, "s", color="black", markersize=9, fillstyle="none", label="the run")
+    axes.plot(
+        current.num_envs,
+        plan.current.seconds.value,
+        "s",
+        color="black",
+        markersize=9,
+        fillstyle="none",
+        label="the run",
+    )
     axes.plot(
         best.num_envs, plan.recommended.seconds.value, "*", color="black", markersize=14,
         label=f"recommended: {best.name} in {best.num_minibatches}",
@@ -57,29 +65,33 @@ def draw_plan(plan: Plan, path: Path) -> None:
 
 def timed(plan: Plan, num_steps: int) -> list[Forecast]:
     """The shapes with this T whose iterations were, with any number of minibatches."""
-    lag = plan.own.shape.lag
-    shapes = [Shape(*each.geometry, 1, lag) for each in plan.forecaster.seconds.whole if each.num_steps == num_steps]
+    lag = plan.current.shape.lag
+    shapes = [Shape(*each.sizes, 1, lag) for each in plan.forecaster.seconds.whole if each.num_steps == num_steps]
     return [plan.forecaster.quick(shape) for shape in shapes]
 
 
 def lengths(plan: Plan) -> list[int]:
     """The recommended T, the run's own, and those of the fastest shapes."""
-    there = [plan.recommended.shape.num_steps, plan.own.shape.num_steps, *(row.shape.num_steps for row in plan.rows)]
+    there = [
+        plan.recommended.shape.num_steps,
+        plan.current.shape.num_steps,
+        *(row.shape.num_steps for row in plan.rows),
+    ]
     return sorted(dict.fromkeys(there).keys() & set(list(dict.fromkeys(there))[:MOST_LENGTHS]))
 
 
 def fastest_by_envs(plan: Plan, num_steps: int) -> list[Forecast]:
     """At each N the fastest number of minibatches, fewest environments first; measured ones of the same N first."""
-    found: dict[int, Forecast] = {}
-    own = plan.own.shape
-    for shape in grid(own, 1, own.lag):
-        if shape.num_steps != num_steps or abs(math.log2(shape.num_envs / own.num_envs)) > 5:
+    fastest: dict[int, Forecast] = {}
+    current = plan.current.shape
+    for shape in grid(current, 1, current.lag):
+        if shape.num_steps != num_steps or abs(math.log2(shape.num_envs / current.num_envs)) > 5:
             continue
         each = plan.forecaster.quick(shape)
-        known = found.get(shape.num_envs)
+        known = fastest.get(shape.num_envs)
         if known is None or rank(each) < rank(known):
-            found[shape.num_envs] = each
-    return [plan.forecaster.at(found[n].shape) for n in sorted(found)]
+            fastest[shape.num_envs] = each
+    return [plan.forecaster.at(fastest[n].shape) for n in sorted(fastest)]
 
 
 def rank(each: Forecast) -> tuple[bool, float]:

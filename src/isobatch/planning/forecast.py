@@ -61,14 +61,13 @@ class Forecaster:
         iteration = max(collect, learn) if shape.lag else collect + learn
         samples = self.need.at(shape.optimization_batch, shape.delay)
         seconds = Estimate(samples * iteration / shape.iteration_batch)
-        origin = self.seconds.origin(shape.num_envs, shape.num_steps, shape.num_minibatches, shape.devices)
+        origin = self.seconds.origin(shape)
         return Forecast(shape, samples, seconds, collect, learn, origin)
 
     def parts(self, shape: Shape) -> tuple[float, float]:
         """Seconds of collecting and of learning, in an iteration."""
         sums = self.link.sum_seconds(shape.devices, self.parameters)
-        sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
-        return self.seconds.parts(*sizes, shape.devices, sums)
+        return self.seconds.parts(shape, sums)
 
     def drawn(self, shape: Shape) -> np.ndarray:
         """Seconds to the score [DRAWS], the first one without any error. Draws of two shapes belong together: critical
@@ -77,9 +76,8 @@ class Forecaster:
         critical = drawn_values([stage.critical_batch for stage in self.need.stages], DRAWS, common)
         luck = np.exp(self.run_spread * common.standard_normal(DRAWS))
         iterations = ITERATIONS * np.exp(ITERATIONS_SPREAD * common.standard_normal(DRAWS))
-        sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
-        own = np.random.default_rng([self.seed, *sizes, shape.devices, shape.lag])
-        error = np.exp(self.seconds.spread(*sizes, shape.devices) * own.standard_normal(DRAWS))
+        noise = np.random.default_rng([self.seed, *shape.sizes, shape.devices, shape.lag])
+        error = np.exp(self.seconds.spread(shape) * noise.standard_normal(DRAWS))
         luck[0], error[0], iterations[0] = 1.0, 1.0, ITERATIONS
         known = self.quick(shape)
         samples = self.need.drawn(shape.optimization_batch, shape.delay, critical, iterations)
@@ -92,14 +90,14 @@ class Forecaster:
         return float(np.mean(mine <= (1 + within) * fastest))
 
 
-def grid(own: Shape, devices: int = 1, lag: int = 0, wider: int = 0) -> list[Shape]:
+def grid(current: Shape, devices: int = 1, lag: int = 0, wider: int = 0) -> list[Shape]:
     """Doublings and halvings of the run's N, T and M; `wider` doublings more of N, for several devices."""
-    envs = doublings(own.num_envs, -6, 6 + wider)
+    envs = doublings(current.num_envs, -6, 6 + wider)
     shapes = [
         Shape(n, t, m, devices, lag)
         for n in envs
-        for t in doublings(own.num_steps, -6, 3)
-        for m in doublings(own.num_minibatches, -5, 5)
+        for t in doublings(current.num_steps, -6, 3)
+        for m in doublings(current.num_minibatches, -5, 5)
         if n * t % m == 0 and n % devices == 0 and n * t // m >= devices
     ]
     return [shape for shape in shapes if shape.optimization_batch > 1]
@@ -110,7 +108,7 @@ def doublings(size: int, least: int, most: int) -> list[int]:
     return [int(size * 2.0**k) for k in range(least, most + 1) if (size * 2.0**k).is_integer()]
 
 
-def choose(forecasts: Iterable[Forecast], own: Shape, fits: Callable[[Shape], bool], tie: float) -> Forecast | None:
+def choose(forecasts: Iterable[Forecast], current: Shape, fits: Callable[[Shape], bool], tie: float) -> Forecast | None:
     """The fastest that fits, if one does; of those that are within `tie` of it the one nearest to the run's own."""
     ordered = sorted(forecasts, key=lambda each: each.seconds.value)
     best, limit = None, math.inf
@@ -120,6 +118,6 @@ def choose(forecasts: Iterable[Forecast], own: Shape, fits: Callable[[Shape], bo
         if fits(each.shape):
             if best is None:
                 best, limit = each, (1 + tie) * each.seconds.value
-            elif each.shape.distance(own) < best.shape.distance(own):
+            elif each.shape.distance(current) < best.shape.distance(current):
                 best = each
     return best

@@ -55,17 +55,17 @@ class Machine:
         if self.outside:  # whose programs collect apart
             shapes += [shape for factor in FACTORS if (shape := at_envs(self.config, factor)) is not None]
             envs = []
-        own, *others = dict.fromkeys(shapes)
+        current, *others = dict.fromkeys(shapes)
         programs = 1 + len(others) + len(envs)
         say(f"measuring what iterations take here: {programs} programs to compile and to time.")
-        first = self.time(own, 0.0)
+        first = self.time(current, 0.0)
         cost = len(others) * (first.compile_seconds + 2) + len(envs) * (first.compile_seconds / 2 + 1)
         say(f"the run's own takes {1e3 * first.seconds:.3g} ms; the others will take about {max(cost, 1):.0f} seconds.")
         for place, num_envs in enumerate(envs):
             self.watch(f"collecting from {num_envs} environments", (1 + place) / programs)
             self.collecting[num_envs] = time_collecting(self.config, num_envs) * self.num_seeds
         for place, shape in enumerate(others):
-            longer = shape.iteration_batch / own.iteration_batch
+            longer = shape.iteration_batch / current.iteration_batch
             if first.seconds * longer <= LONGEST_ITERATION and self.fits(shape):
                 self.time(shape, (1 + len(envs) + place) / programs)
 
@@ -76,7 +76,7 @@ class Machine:
 
     def time(self, shape: Shape, done: float = 1.0) -> Timed:
         """A whole iteration of a shape."""
-        there = next((t for t in self.whole if t.geometry == geometry(shape)), None)
+        there = next((t for t in self.whole if t.sizes == shape.sizes), None)
         if there is not None:
             return there
         self.watch(f"iterations of {shape.name} in {shape.num_minibatches} minibatches", done)
@@ -134,25 +134,25 @@ def busy_remark() -> str:
     )
 
 
-def geometry(shape: Shape) -> tuple[int, int, int]:
-    return shape.num_envs, shape.num_steps, shape.num_minibatches
-
-
 def at_batch(config: Config, factor: float) -> Shape | None:
     """The cheapest shape with so many times the run's optimization batch: fewer minibatches first, then more
     environments; None where that is not whole."""
-    own = shape_of(config)
-    batch = float(own.optimization_batch * factor)
-    count = own.iteration_batch / batch
+    current = shape_of(config)
+    batch = float(current.optimization_batch * factor)
+    count = current.iteration_batch / batch
     if count >= 1:
-        return Shape(own.num_envs, own.num_steps, int(count)) if count.is_integer() and batch.is_integer() else None
-    envs = own.num_envs / count
-    return Shape(int(envs), own.num_steps, 1) if envs.is_integer() else None
+        return (
+            Shape(current.num_envs, current.num_steps, int(count))
+            if count.is_integer() and batch.is_integer()
+            else None
+        )
+    envs = current.num_envs / count
+    return Shape(int(envs), current.num_steps, 1) if envs.is_integer() else None
 
 
 def at_envs(config: Config, factor: float) -> Shape | None:
     """So many times the environments, both batches as they are, so for other steps; None where that is not whole."""
-    own = shape_of(config)
-    envs, steps = own.num_envs * factor, own.num_steps / factor
+    current = shape_of(config)
+    envs, steps = current.num_envs * factor, current.num_steps / factor
     whole = float(envs).is_integer() and float(steps).is_integer()
-    return Shape(int(envs), int(steps), own.num_minibatches) if whole else None
+    return Shape(int(envs), int(steps), current.num_minibatches) if whole else None

@@ -10,25 +10,15 @@ from isobatch.planning.samples import Need
 from isobatch.rescaling import MINIBATCH_SIZE, choose_rules, rescale
 from isobatch.rescaling.cautions import cautions, critical_batch_size
 from isobatch.settings.config import Config
+from isobatch.settings.geometry import Sizes
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Sizes):
     """N x T in M minibatches, on D devices, with data up to `lag` iterations old."""
 
-    num_envs: int
-    num_steps: int
-    num_minibatches: int
     devices: int = 1
     lag: int = 0
-
-    @property
-    def iteration_batch(self) -> int:
-        return self.num_envs * self.num_steps
-
-    @property
-    def optimization_batch(self) -> int:
-        return self.iteration_batch // self.num_minibatches
 
     @property
     def delay(self) -> int:
@@ -65,7 +55,7 @@ def moved(config: Config, shape: Shape, samples: float) -> Config:
     then the iteration batch alone, the minibatches held. N and T share it as the shape says. With a lag there are as
     many actors as the run has, or two.
     """
-    n, t, m = shape.num_envs, shape.num_steps, shape.num_minibatches
+    n, t, m = shape.sizes
     if n * t % m:
         raise UsageError(f"num_minibatches={m} does not divide {n} x {t} samples.")
     after, batch = config.replace(actors=0, max_lag=0), shape.optimization_batch

@@ -69,8 +69,8 @@ def plan(
         >>> sizes = dict(num_envs=4, num_steps=8, num_minibatches=2, hidden_sizes=(8,), total_timesteps=4096)
         >>> config = ib.preset("ppo", "Probe-Action", noise_scale=True, learning_rate=0.01, **sizes)
         >>> result = ib.train(config, run_dir=run_dir, num_seeds=2)
-        >>> found = ib.plan(run_dir, score=0.8)
-        >>> found.own.shape.name, found.speedup.value > 0.9
+        >>> plan = ib.plan(run_dir, score=0.8)
+        >>> plan.current.shape.name, plan.speedup.value > 0.9
         ('4 x 8', True)
     """
     directory = RunDirectory.open(Path(run_dir))
@@ -81,19 +81,19 @@ def plan(
     planned = config.replace(noise_scale=False)  # what was measured for the plan is not measured again
     check_run_memory(planned, environment_of(planned), num_seeds)
     env_steps = int(table["env_steps"].max())
-    found = reached(table, env_steps, score)
-    stages = stages_of(directory.path, table, found.median.value, critical_batch, watch)
-    own = shape_of(config)
-    need = Need(stages, own.optimization_batch, own.delay)
+    goal = reached(table, env_steps, score)
+    stages = stages_of(directory.path, table, goal.median.value, critical_batch, watch)
+    current = shape_of(config)
+    need = Need(stages, current.optimization_batch, current.delay)
     machine = Machine(planned, need, num_seeds, watch)
     machine.survey(say)
     here = machine.link()
-    forecaster = Forecaster(need, machine.seconds, here or ACCELERATORS, machine.parameters, log_spread(found.median))
+    forecaster = Forecaster(need, machine.seconds, here or ACCELERATORS, machine.parameters, log_spread(goal.median))
     judge = Judge(config, machine, Biases.of_run(directory, config), need)
-    shapes = {*grid(own, 1, own.lag), own}
-    best, forecaster = confirmed(shapes, own, judge, forecaster)
+    shapes = {*grid(current, 1, current.lag), current}
+    best, forecaster = confirmed(shapes, current, judge, forecaster)
     forecasts = {shape: forecaster.quick(shape) for shape in shapes}
-    rows = [forecaster.at(shape) for shape in shown(forecasts, best, own, judge)]
+    rows = [forecaster.at(shape) for shape in shown(forecasts, best, current, judge)]
     after, busy = machine.moved(best), busy_remark()
     lag_remark = affordable_lag(table, config).text
     outside = isinstance(environment_of(config), HostEnvironment)
@@ -101,8 +101,8 @@ def plan(
     near = [each.shape for each in rows if judge.accepts(each.shape)]
     return Plan(
         run=config,
-        reached=found,
-        own=forecaster.at(own),
+        reached=goal,
+        current=forecaster.at(current),
         recommended=forecaster.at(best),
         config=after,
         rows=tuple(rows),
@@ -110,12 +110,12 @@ def plan(
         chance=forecaster.chance(best, near, NEAR_FASTEST),
         near=NEAR_FASTEST,
         tie=TIE,
-        devices=tuple(on_devices(forecaster, forecasts[best], own, judge, here)),
+        devices=tuple(on_devices(forecaster, forecasts[best], current, judge, here)),
         lagged=lagged,
         lag_remark=f"{lag_remark[0].upper()}{lag_remark[1:]}",
         cautions=(
             *([busy] if busy else []),
-            *few_seeds_remark(found),
+            *few_seeds_remark(goal),
             *judge.biases.cautions(best.num_steps),
             *what_speaks_against(planned, after, need),
         ),
@@ -137,9 +137,7 @@ class Judge:
         """Why not, in a few words, or nothing; the run's own is always one."""
         if shape == shape_of(self.config):
             return ""
-        seconds = self.machine.seconds
-        sizes = shape.num_envs, shape.num_steps, shape.num_minibatches
-        if seconds.origin(*sizes, shape.devices) == "extrapolated":
+        if self.machine.seconds.origin(shape) == "extrapolated":
             return "their seconds would be extrapolated"
         steps = self.config.env_steps * self.need.ratio(shape.optimization_batch, shape.delay)
         iterations = min(FEW_ITERATIONS, self.config.num_iterations)
@@ -161,21 +159,23 @@ class Judge:
             if each.seconds.value * (1 + TIE) < best.seconds.value:
                 counts.setdefault(self.trouble(each.shape) or NOT_TO_BE_HAD, []).append(each)
         sentences = []
-        for trouble, found in counts.items():
-            fastest = min(found, key=lambda each: each.seconds.value)
+        for trouble, ones in counts.items():
+            fastest = min(ones, key=lambda each: each.seconds.value)
             gain = best.seconds.value / fastest.seconds.value
             sentences.append(
-                f"{counted(len(found), 'shape')} that would be faster, up to {gain:.2g} times ({fastest.shape.name} in "
+                f"{counted(len(ones), 'shape')} that would be faster, up to {gain:.2g} times ({fastest.shape.name} in "
                 f"{fastest.shape.num_minibatches}): {trouble}."
             )
         return sentences
 
 
-def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: Forecaster) -> tuple[Shape, Forecaster]:
+def confirmed(
+    shapes: Iterable[Shape], current: Shape, judge: Judge, forecaster: Forecaster
+) -> tuple[Shape, Forecaster]:
     """The shape that is fastest by a measurement of its own iterations: what seems so is measured, a few times."""
     shapes, measured = list(shapes), 0
     while True:
-        best = choose((forecaster.quick(shape) for shape in shapes), own, judge.accepts, TIE)
+        best = choose((forecaster.quick(shape) for shape in shapes), current, judge.accepts, TIE)
         assert best is not None, "the run's own shape is one of them"
         if best.origin == "measured" or measured == CONFIRMED:
             return best.shape, forecaster
@@ -184,17 +184,17 @@ def confirmed(shapes: Iterable[Shape], own: Shape, judge: Judge, forecaster: For
         forecaster = dataclasses.replace(forecaster, seconds=judge.machine.seconds)
 
 
-def few_seeds_remark(found: Reached) -> list[str]:
+def few_seeds_remark(goal: Reached) -> list[str]:
     """Where nothing is known of how seeds differ."""
-    if len(found.steps) >= LEAST_FOR_INTERVAL:
+    if len(goal.steps) >= LEAST_FOR_INTERVAL:
         return []
     return [
-        f"the run has {counted(len(found.steps), 'seed')}, so how long others take to the score is not known, and the "
+        f"the run has {counted(len(goal.steps), 'seed')}, so how long others take to the score is not known, and the "
         f"intervals leave it out: train with --num-seeds {LEAST_FOR_INTERVAL} or more."
     ]
 
 
-def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judge) -> list[Shape]:
+def shown(forecasts: dict[Shape, Forecast], best: Shape, current: Shape, judge: Judge) -> list[Shape]:
     """The run's own, the recommended one and its neighbors, and the fastest; fastest first."""
     ordered = sorted(forecasts.values(), key=lambda each: each.seconds.value)
     fastest: list[Shape] = []
@@ -205,12 +205,12 @@ def shown(forecasts: dict[Shape, Forecast], best: Shape, own: Shape, judge: Judg
             fastest.append(each.shape)
     neighbors = [shape for shape in forecasts if shape.doublings(best) == 1]
     measured = [each.shape for each in ordered if each.origin == "measured"]
-    chosen = list(dict.fromkeys([own, best, *fastest, *neighbors, *measured]))[:SHOWN]
+    chosen = list(dict.fromkeys([current, best, *fastest, *neighbors, *measured]))[:SHOWN]
     return [each.shape for each in ordered if each.shape in chosen]
 
 
 def on_devices(
-    forecaster: Forecaster, best: Forecast, own: Shape, judge: Judge, here: Link | None
+    forecaster: Forecaster, best: Forecast, current: Shape, judge: Judge, here: Link | None
 ) -> Iterable[DevicesRow]:
     """The devices of this machine, and eight that are joined as those of a machine with accelerators are."""
     asked = {MOST_DEVICES: ACCELERATORS}
@@ -218,8 +218,8 @@ def on_devices(
         asked = {2: here} | asked
     for devices, link in asked.items():
         linked = dataclasses.replace(forecaster, link=link)
-        forecasts = (linked.quick(shape) for shape in grid(own, devices, own.lag, wider=3))
+        forecasts = (linked.quick(shape) for shape in grid(current, devices, current.lag, wider=3))
         same = linked.quick(dataclasses.replace(best.shape, devices=devices))
-        fastest = choose(forecasts, own, lambda shape: not judge.trouble(shape), TIE) or same
+        fastest = choose(forecasts, current, lambda shape: not judge.trouble(shape), TIE) or same
         seconds = best.seconds.value
         yield DevicesRow(devices, link, fastest, seconds / fastest.seconds.value, seconds / same.seconds.value)

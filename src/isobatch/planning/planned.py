@@ -41,7 +41,7 @@ class Plan:
 
     run: Config
     reached: Reached
-    own: Forecast
+    current: Forecast
     recommended: Forecast
     config: Config
     """The settings that are recommended, for a whole run."""
@@ -69,7 +69,7 @@ class Plan:
     @property
     def speedup(self) -> Estimate:
         """Of the recommended one against the run's own."""
-        ratios = self.forecaster.drawn(self.own.shape) / self.forecaster.drawn(self.recommended.shape)
+        ratios = self.forecaster.drawn(self.current.shape) / self.forecaster.drawn(self.recommended.shape)
         low, high = np.quantile(ratios[1:], (0.025, 0.975))
         return Estimate(float(ratios[0]), float(low), float(high))
 
@@ -85,7 +85,7 @@ class Plan:
 
     def _row(self, each: Forecast) -> list[str]:
         shape = each.shape
-        marks = [mark for mark, other in (("*", self.recommended), ("run", self.own)) if other.shape == shape]
+        marks = [mark for mark, other in (("*", self.recommended), ("run", self.current)) if other.shape == shape]
         return [
             " ".join([shape.name, *marks]),
             f"{shape.num_minibatches:,}",
@@ -93,7 +93,7 @@ class Plan:
             f"{rounded(each.samples, 3)}",
             f"{rounded(each.steps_per_second, 3)}",
             f"{seconds_text(each.seconds)}",
-            f"{self.own.seconds.value / each.seconds.value:.2f} x",
+            f"{self.current.seconds.value / each.seconds.value:.2f} x",
             f"{each.samples / shape.iteration_batch:,.0f}",
             each.origin,
         ]
@@ -103,8 +103,8 @@ class Plan:
         return [*self._recommendation(), *self._device_sentences(), *self._lag_sentences()]
 
     def _recommendation(self) -> list[str]:
-        best, own, need = self.recommended, self.own, self.forecaster.need
-        shape, base = best.shape, own.shape
+        best, current, need = self.recommended, self.current, self.forecaster.need
+        shape, base = best.shape, current.shape
         what = f"{shape.name} in {counted(shape.num_minibatches, 'minibatch')}"
         if shape == base:
             head = f"Stay with {what}: nothing that fits is faster by more than {self.tie:.0%}."
@@ -112,17 +112,17 @@ class Plan:
             head = (
                 f"Use {what}: {with_interval(self.speedup, '{:.2g}'.format, TO)} times as fast to the score as the run."
             )
-        ratio = best.samples / own.samples
+        ratio = best.samples / current.samples
         batches = instead("minibatches", shape.optimization_batch, base.optimization_batch)
         iterations = instead("iterations", shape.iteration_batch, base.iteration_batch)
-        per_step = [each.seconds.value / each.samples for each in (best, own)]
+        per_step = [each.seconds.value / each.samples for each in (best, current)]
         reason = (
             f"Samples: {ratio:.2f} times as many ({batches}; {iterations}; critical batch size "
             f"{self.critical_batches}). "
             f"Seconds of a sample: {per_step[0] / per_step[1]:.2f} times as many, {best.origin}."
         )
         split = f"Of its iterations {best.collecting / (best.collecting + best.learning):.0%} are collecting"
-        was = f"{own.collecting / (own.collecting + own.learning):.0%} in the run's"
+        was = f"{current.collecting / (current.collecting + current.learning):.0%} in the run's"
         stage = need.stages[-1].critical_batch
         known = "" if not stage.low < stage.high else f", critical batch size in the last stage {with_interval(stage)}"
         sure = (
@@ -157,7 +157,7 @@ class Plan:
     def summary(self) -> list[tuple[str, str]]:
         """What the plan is about, label and text."""
         score = by_magnitude(self.reached.score)
-        whose = "of the run itself, short of 5 % of what it gained" if self.reached.own else "as asked for"
+        whose = "of the run itself, short of 5 % of what it gained" if self.reached.of_run else "as asked for"
         median, seeds = self.reached.median, counted(len(self.reached.steps), "seed")
         need = self.forecaster.need
         return [
@@ -174,13 +174,13 @@ class Plan:
         return html_table(self.sentences()[0], COLUMNS, self.table()) + html_list(self.sentences()[1:])
 
     def to_json(self) -> dict[str, object]:
-        """{"recommended", "own", "rows", "settings", "devices", "critical_batches", "sentences", "cautions", ...}."""
+        """{"recommended", "current", "rows", "settings", "devices", "critical_batches", "sentences", ...}."""
         seconds, need = self.forecaster.seconds, self.forecaster.need
         return {
             "score": self.reached.score,
             "steps_to_score": list(self.reached.steps),
             "recommended": _json(self.recommended),
-            "own": _json(self.own),
+            "current": _json(self.current),
             "rows": [_json(each) for each in self.rows],
             "settings": self.settings,
             "chance": self.chance,
@@ -219,9 +219,9 @@ def over(critical_batch: float) -> str:
     return f"over {LARGEST:,.0f}" if critical_batch >= LARGEST else rounded(critical_batch, 2)
 
 
-def instead(what: str, new: int, own: int) -> str:
+def instead(what: str, new: int, current: int) -> str:
     """`minibatches of 128 samples, not 256`."""
-    return f"{what} of {new:,} samples" + (f", not {own:,}" if new != own else " as in the run")
+    return f"{what} of {new:,} samples" + (f", not {current:,}" if new != current else " as in the run")
 
 
 def _json(each: Forecast) -> dict[str, object]:

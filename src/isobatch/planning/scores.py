@@ -23,7 +23,7 @@ class Reached:
 
     score: float
     steps: tuple[float, ...]
-    own: bool
+    of_run: bool
     """Whether the score is that of the run itself, not one that was asked for."""
 
     @property
@@ -54,14 +54,14 @@ def reached(table: Table, env_steps: int, score: float | None = None) -> Reached
         )
     x, curves = seed_curves(table, RETURN, WINDOW, POINTS)
     goal = own_score(table, env_steps, curves) if score is None else score
-    found = Reached(goal, tuple(crossing(x, curve, goal) for curve in curves), score is None)
-    if not np.isfinite(found.median.value):
+    result = Reached(goal, tuple(crossing(x, curve, goal) for curve in curves), score is None)
+    if not np.isfinite(result.median.value):
         best = by_magnitude(float(np.median(np.nanmax(curves, axis=1))))
         raise UsageError(
             f"score={goal:g} is not what this run reached: half of its seeds must have it, and they got to {best}. Use "
             f"a lower score, or train for longer."
         )
-    return found
+    return result
 
 
 def own_score(table: Table, env_steps: int, curves: np.ndarray) -> float:

@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from isobatch.planning.moves import Shape
 from isobatch.planning.timing import Timed
 
 Origin = Literal["measured", "interpolated", "extrapolated"]
@@ -80,39 +81,38 @@ class Seconds:
         for each in timed:
             rest = max(each.seconds - each.num_steps * line.at(each.num_envs), 0.05 * each.seconds)
             by_batch.setdefault(each.optimization_batch, []).append(rest / (each.epochs * each.num_minibatches))
-        learning = Line.through({batch: float(np.mean(found)) for batch, found in by_batch.items()})
+        learning = Line.through({batch: float(np.mean(seconds)) for batch, seconds in by_batch.items()})
         return cls(line, learning, timed[0].epochs, tuple(timed))
 
-    def measured(self, num_envs: int, num_steps: int, num_minibatches: int) -> Timed | None:
+    def measured(self, shape: Shape) -> Timed | None:
         """The whole iteration, if it was."""
-        return next((t for t in self.whole if t.geometry == (num_envs, num_steps, num_minibatches)), None)
+        return next((t for t in self.whole if t.sizes == shape.sizes), None) if shape.devices == 1 else None
 
-    def parts(
-        self, num_envs: int, num_steps: int, num_minibatches: int, devices: int = 1, sum_seconds: float = 0.0
-    ) -> tuple[float, float]:
+    def parts(self, shape: Shape, sum_seconds: float = 0.0) -> tuple[float, float]:
         """Seconds of collecting and of learning, in an iteration."""
-        steps = self.epochs * num_minibatches
-        batch = num_envs * num_steps / num_minibatches
-        collect = num_steps * self.collecting.at(num_envs / devices)
-        learn = steps * (self.learning.at(batch / devices) + sum_seconds)
-        timed = self.measured(num_envs, num_steps, num_minibatches) if devices == 1 else None
+        collect = shape.num_steps * self.collecting.at(shape.num_envs / shape.devices)
+        learn = self.epochs * shape.num_minibatches * (self.learning.at(self._batch(shape)) + sum_seconds)
+        timed = self.measured(shape)
         if timed is not None:  # the parts share what the whole was found to take
             share = timed.seconds / (collect + learn)
             return collect * share, learn * share
         return collect, learn
 
-    def origin(self, num_envs: int, num_steps: int, num_minibatches: int, devices: int = 1) -> Origin:
+    def origin(self, shape: Shape) -> Origin:
         """Measured as a whole; else interpolated if its parts were, inside of what was measured."""
-        if devices == 1 and self.measured(num_envs, num_steps, num_minibatches) is not None:
+        if self.measured(shape) is not None:
             return "measured"
-        batch = num_envs * num_steps / num_minibatches
-        ends = self.collecting.origin(num_envs / devices), self.learning.origin(batch / devices)
+        ends = self.collecting.origin(shape.num_envs / shape.devices), self.learning.origin(self._batch(shape))
         return "extrapolated" if "extrapolated" in ends else "interpolated"
 
-    def spread(self, num_envs: int, num_steps: int, num_minibatches: int, devices: int = 1) -> float:
+    def spread(self, shape: Shape) -> float:
         """Standard deviation of the logarithm."""
-        timed = self.measured(num_envs, num_steps, num_minibatches) if devices == 1 else None
+        timed = self.measured(shape)
         if timed is not None:
             return timed.spread
-        inside = self.origin(num_envs, num_steps, num_minibatches, devices) == "interpolated"
-        return INTERPOLATION_SPREAD if inside else EXTRAPOLATION_SPREAD
+        return INTERPOLATION_SPREAD if self.origin(shape) == "interpolated" else EXTRAPOLATION_SPREAD
+
+    @staticmethod
+    def _batch(shape: Shape) -> float:
+        """Samples of a minibatch on one device."""
+        return shape.iteration_batch / shape.num_minibatches / shape.devices

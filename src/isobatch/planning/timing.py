@@ -22,6 +22,7 @@ from isobatch.laboratory.sources import source_of
 from isobatch.learning.state import TrainState, initial_state
 from isobatch.rollouts.host_rollout import replaced
 from isobatch.settings.config import Config, Hypers
+from isobatch.settings.geometry import Sizes
 from isobatch.training.host_program import HostProgram
 from isobatch.training.program import MAX_ROWS, Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
@@ -36,12 +37,9 @@ SPREADS = (0.02, 0.5)  # of seconds, relative: no two runs are alike; and a busy
 
 
 @dataclass(frozen=True)
-class Timed:
+class Timed(Sizes):
     """What one geometry takes."""
 
-    num_envs: int
-    num_steps: int
-    num_minibatches: int
     epochs: int
     seconds: float
     """Of an iteration."""
@@ -50,14 +48,6 @@ class Timed:
     compile_seconds: float
     collecting: float | None = None
     """Seconds of one step of all environments, where these step outside JAX."""
-
-    @property
-    def geometry(self) -> tuple[int, int, int]:
-        return self.num_envs, self.num_steps, self.num_minibatches
-
-    @property
-    def optimization_batch(self) -> int:
-        return self.num_envs * self.num_steps // self.num_minibatches
 
 
 def time_iteration(config: Config, num_seeds: int = 1) -> Timed:

@@ -70,14 +70,14 @@ class Rescaled:
 
     def __repr__(self) -> str:
         table = plain_table(["setting", "before", "after", "rule"], self._rows())
-        said = [self.evidence] if self.evidence else []
-        return "\n".join([self._title, table, *said, *(f"caution: {warning}" for warning in self.warnings)])
+        evidence = [self.evidence] if self.evidence else []
+        return "\n".join([self._title, table, *evidence, *(f"caution: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
         rows = [[*row, change.reason] for row, change in zip(self._rows(), self.changes, strict=True)]
         columns = ["setting", "before", "after", "rule", "reason"]
-        said = [self.evidence] if self.evidence else []
-        return html_table(self._title, columns, rows) + html_list([*said, *self.warnings])
+        evidence = [self.evidence] if self.evidence else []
+        return html_table(self._title, columns, rows) + html_list([*evidence, *self.warnings])
 
     def to_json(self) -> dict[str, object]:
         """{"factor", "keep", "evidence", "before", "after", "changes", "warnings"}; a change is {"name", "before",

@@ -68,14 +68,14 @@ def alternatives(
 
     Where nothing was measured, the one that changes least is first. `use` and `without` name rules as in `rescale`.
     """
-    found, use = [], [name for name in use if name != HOLD_MINIBATCH]  # which is one of the ways
+    ways, use = [], [name for name in use if name != HOLD_MINIBATCH]  # which is one of the ways
     for keep in HELD:
         kept = kept_by(keep, config, num_envs)
         try:
             result = rescale(
                 config, num_envs=num_envs, keep=keep, use=use, without=without, critical_batch=critical_batch
             )
-            found.append(Alternative(keep, result, kept=kept))
+            ways.append(Alternative(keep, result, kept=kept))
         except UsageError as error:
-            found.append(Alternative(keep, None, str(error), kept))
-    return sorted(found, key=lambda other: -(other.kept.value if other.kept else 0.0))
+            ways.append(Alternative(keep, None, str(error), kept))
+    return sorted(ways, key=lambda other: -(other.kept.value if other.kept else 0.0))

@@ -76,8 +76,8 @@ def better_than(way: str, other: str, before: Config, num_envs: float) -> tuple[
     return (one, two) if beyond <= math.log(2) + 1e-9 else None
 
 
-def sentence(found: Sequence[Kept]) -> str:
+def sentence(measured: Sequence[Kept]) -> str:
     """The ways and what they kept, in words."""
-    each = [f"{one.way} kept {one} ({counted(one.tasks, 'task')})" for one in found]
-    what = f"final return with {found[0].size} their environments"
+    each = [f"{one.way} kept {one} ({counted(one.tasks, 'task')})" for one in measured]
+    what = f"final return with {measured[0].size} their environments"
     return f"measured on settings of PPO that others tuned, {what}: {', '.join(each)}"

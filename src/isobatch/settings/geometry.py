@@ -15,15 +15,16 @@ TRIALS = 10**6  # largest prime factor that is looked for
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """N environments x T steps, cut into minibatches, passed over `update_epochs` times."""
+class Sizes:
+    """N environments x T steps, cut into minibatches."""
 
     num_envs: int
     num_steps: int
     num_minibatches: int
-    update_epochs: int
-    policy_iterations_per_phase: int = 0  # N_pi of PPG; 0 without an auxiliary phase
-    num_shards: int = 1  # groups of environments, of each of which a minibatch takes the same number of samples
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.num_envs, self.num_steps, self.num_minibatches
 
     @property
     def iteration_batch(self) -> int:
@@ -32,6 +33,15 @@ class Geometry:
     @property
     def optimization_batch(self) -> int:
         return self.iteration_batch // self.num_minibatches
+
+
+@dataclass(frozen=True)
+class Geometry(Sizes):
+    """N environments x T steps, cut into minibatches, passed over `update_epochs` times."""
+
+    update_epochs: int
+    policy_iterations_per_phase: int = 0  # N_pi of PPG; 0 without an auxiliary phase
+    num_shards: int = 1  # groups of environments, of each of which a minibatch takes the same number of samples
 
     @property
     def samples_of_a_shard(self) -> int:
