@@ -33,7 +33,7 @@ Factors = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     verdict: str
     effect: str
 
@@ -45,7 +45,7 @@ class Entry:
     where: str
     claim: str
     page: str
-    found: Callable[[], Found | None]
+    found: Callable[[], Outcome | None]
 
 
 @cache
@@ -54,10 +54,10 @@ def rows_of(study: str) -> list[Row]:
         return [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
 
 
-def compared(study: str, what: str, x: Factors, y: Factors, claims: Callable[[Estimate], str]) -> Callable[[], Found]:
+def compared(study: str, what: str, x: Factors, y: Factors, claims: Callable[[Estimate], str]) -> Callable[[], Outcome]:
     """X minus Y, in the end and over the run; each is judged by itself."""
 
-    def found() -> Found:
+    def found() -> Outcome:
         rows = rows_of(study)
         each = [difference(*shared(scores(rows, c, **x), scores(rows, c, **y)))[1].value for c in (FINAL, MEAN)]
         return in_both(what, each, [claims(estimate) for estimate in each])
@@ -65,10 +65,10 @@ def compared(study: str, what: str, x: Factors, y: Factors, claims: Callable[[Es
     return found
 
 
-def in_both(what: str, each: list[Estimate], verdicts: list[str]) -> Found:
+def in_both(what: str, each: list[Estimate], verdicts: list[str]) -> Outcome:
     verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
     final, mean = (estimate_text(estimate, 3) for estimate in each)
-    return Found(verdict, f"{what}: {final} in the end, {mean} over the run")
+    return Outcome(verdict, f"{what}: {final} in the end, {mean} over the run")
 
 
 def above(estimate: Estimate) -> str:
@@ -107,7 +107,7 @@ def without(rule: str) -> tuple[Factors, Factors]:
     return {"rules": "all rules", "divisor": 64}, {"rules": rule, "divisor": 64}
 
 
-def epochs() -> Found:
+def epochs() -> Outcome:
     """Largest minus smallest batch, by the number of epochs: invariance with one, and none with several."""
     parts, verdicts = [], []
     for column, name in ((FINAL, "in the end"), (MEAN, "over the run")):
@@ -128,25 +128,25 @@ def epochs() -> Found:
         verdicts.append(above(more))
         parts.append(f"{estimate_text(ends[1], 3)} with one epoch, {estimate_text(ends[4], 3)} with four, {name}")
     verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
-    return Found(verdict, "c = 1 minus c = 16: " + "; ".join(parts))
+    return Outcome(verdict, "c = 1 minus c = 16: " + "; ".join(parts))
 
 
-def halving() -> Found:
+def halving() -> Outcome:
     """The slopes of the return in log2(center) and log2(coefficient), their difference, mean over environments."""
     rows = rows_of("prox-grid")
     envs = levels(rows, "env")
     each = [slopes(select(rows, env=env), MEAN)[2] for env in envs]
     mean = contrast([(1 / len(envs), values) for values in each])[0]
-    return Found(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
+    return Outcome(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
 
 
-def in_gradients(begin: str) -> Found | None:
+def in_gradients(begin: str) -> Outcome | None:
     """What the table of the blog post in gradients.md says about a claim that begins so; None: nothing yet."""
     for line in (HERE / "gradients.md").read_text().split("\n"):
         cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
         if len(cells) == 3 and cells[0].startswith(begin):
             verdict = cells[1].strip("*")
-            return Found(UNDECIDED if verdict == "cannot be told" else verdict, cells[2])
+            return Outcome(UNDECIDED if verdict == "cannot be told" else verdict, cells[2])
     return None
 
 

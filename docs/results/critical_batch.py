@@ -100,13 +100,13 @@ def cells(checkpoint: dict[str, Any]) -> list[str]:
     section = checkpoint["branches"]
     branches, noise = estimates(checkpoint)
     end = from_json(Estimate, section["critical_batch_at_end"])
-    told = not math.isnan(noise.value)
+    measured = not math.isnan(noise.value)
     return [
         f"{checkpoint['env_steps']:,}",
         by_magnitude(section["policy_return"]),
         f"{section['own_batch']:,}",
         *(with_interval(each, lambda x: number(x, 0)) for each in (branches, end)),
-        with_interval(noise, lambda x: number(x, 0)) if told else f"at least {number(noise.low, 0)}",
+        with_interval(noise, lambda x: number(x, 0)) if measured else f"at least {number(noise.low, 0)}",
         "overlap" if branches.overlaps(noise) else "apart",
     ]
 

@@ -63,13 +63,13 @@ def played(config: Config, networks: ActorCritic, rollouts: int) -> list[Process
     shown = np.zeros((ENVS, *env.obs_shape), np.float32)
     judged = partial(value, networks, MOMENTS, jnp.float32(CLIP))
     actor = Actor(scripted, lambda obs: judged(jnp.asarray(obs)), Packing(thoughts(shown)))
-    judge = jax.jit(partial(process, False, env, networks, MOMENTS, CLIP))
+    process_rollout = jax.jit(partial(process, False, env, networks, MOMENTS, CLIP))
     carry = jax.tree.map(lambda leaf: np.asarray(leaf)[None], host_carry(env, ENVS, RUN_SEED))
     carry, found = collector.open(carry, 0, print), []
     for i in range(rollouts):
         before = (carry.episodes, carry.state.fills_in)
         carry, rollout = collector.wait(collector.start(carry, actor, [jax.random.key(0)], i))
-        found.append(judge(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (*before, rollout))))
+        found.append(process_rollout(*jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], (*before, rollout))))
         left = (found[-1].open_episodes, found[-1].fills_in)
         episodes, fills_in = jax.tree.map(lambda leaf: np.asarray(leaf)[None], left)
         carry = replaced(carry, state=replaced(carry.state, fills_in=fills_in), episodes=episodes)

@@ -266,17 +266,17 @@ def test_a_long_collection_tells_how_far_it_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(outside, "SILENCE", 0.0)
     monkeypatch.setattr(outside, "ROWS", 2)
     write_run(tmp_path / "run", tiny("ppo", f"{__name__}:Five-v0"))
-    told: list[str] = []
+    sentences: list[str] = []
     shares: list[float] = []
 
     def watch(what: str, done: float) -> None:
-        told.append(what)
+        sentences.append(what)
         shares.append(done)
 
     diagnose(tmp_path / "run", LabOptions(**SMALL, sections="lags,geometries"), watch=watch)
     assert shares == sorted(shares)  # a bar that never goes back
     how_far = [
-        re.fullmatch(r".*: lags, environments 1 to (\d+) of (\d+), step (\d+) of at most (\d+)", s) for s in told
+        re.fullmatch(r".*: lags, environments 1 to (\d+) of (\d+), step (\d+) of at most (\d+)", s) for s in sentences
     ]
     steps = [(int(m[3]), int(m[4])) for m in how_far if m]
     assert len(steps) > 2

@@ -57,7 +57,7 @@ def test_beta_near_one_is_the_plain_mean():
     np.testing.assert_allclose(averaged(thetas, 1 - 1e-12).params, np.mean(thetas), rtol=1e-9)
 
 
-def test_its_age_tends_to_the_centre_of_mass():
+def test_its_age_tends_to_the_center_of_mass():
     """With beta 8/9 the average is 1/(1 - 8/9) - 1 = 8 gradient steps old in the long run (paper, section 4)."""
     ewma, beta = Ewma.start(jnp.zeros(())), 8 / 9
     ewma = jax.lax.fori_loop(0, 400, lambda i, e: e.update(jnp.asarray(i + 1.0), beta), ewma)

@@ -92,9 +92,9 @@ def computed(learned: TrainedSeed, raw: np.ndarray) -> tuple[Distribution, jax.A
     return jax.jit(outputs)(learned.networks, learned.obs_moments, raw)
 
 
-def observations(about: dict[str, Any]) -> np.ndarray:
-    rng, shape = np.random.default_rng(0), (6, *about["shape"])
-    match about["dtype"]:
+def observations(description: dict[str, Any]) -> np.ndarray:
+    rng, shape = np.random.default_rng(0), (6, *description["shape"])
+    match description["dtype"]:
         case "bool":
             return rng.random(shape) > 0.8
         case "uint8":

@@ -35,7 +35,7 @@ def test_a_view_fits_the_screen() -> None:
     assert any("thing\u00a0number\u00a07" in line for line in lines)
 
 
-def test_terminals_that_are_too_small_or_grey() -> None:
+def test_terminals_that_are_too_small_or_gray() -> None:
     for console, complaint in (
         (Console(file=io.StringIO(), force_terminal=True, width=10, height=5), "10 x 5 characters is too small"),
         (Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None), "colors, and this"),

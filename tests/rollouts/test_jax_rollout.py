@@ -147,7 +147,7 @@ def test_episodes_are_counted_once_whole_and_across_rollouts():
     np.testing.assert_array_equal(carry.episodes.length, 0)
 
 
-def test_staggered_resets_desynchronise():
+def test_staggered_resets_desynchronize():
     """Pendulum is cut off every 200 steps. 4 environments start at 0, 50, 100, 150 and are cut at 200, 150, 100, 50."""
     env = make_env("Pendulum-v1")
     networks = networks_for(env)

@@ -136,8 +136,8 @@ def test_procgen_has_two_halves() -> None:
             value = 0.5 + (0.1 if late and cell.factors["algo"] == "ppo-ewma" else 0.0) + 0.001 * rng.normal()
             rows.append({"cell": cell.name, "seed": seed, "env": cell.config.env, **cell.factors})
             rows[-1] |= {"normalized_final": value, "normalized_mean": value}
-    told = [line for line in STUDIES["ewma"].verdict(rows) if line.startswith("On the last eight games, ppo")]
-    assert told == [
+    lines = [line for line in STUDIES["ewma"].verdict(rows) if line.startswith("On the last eight games, ppo")]
+    assert lines == [
         "On the last eight games, ppo-ewma minus ppo, in normalized final return: 0.10 [0.10, 0.10], above 0 on 8 of 8."
     ]
     found = pairs_of(STUDIES["ewma"], rows)
@@ -159,8 +159,8 @@ def test_the_gap_is_given_without_an_outlier() -> None:
     worse = [
         row | {"normalized_final": 0.1} if (row["rules"], row["divisor"]) == ("all rules", 64) else row for row in other
     ]
-    told = next(line for line in STUDIES["invariance"].verdict([*rows, *worse]) if "outlier" in line)
-    assert re.match(r"Without the outlier: -?0\.0", told)
-    assert "Heist is farthest from the median" in told
+    line = next(line for line in STUDIES["invariance"].verdict([*rows, *worse]) if "outlier" in line)
+    assert re.match(r"Without the outlier: -?0\.0", line)
+    assert "Heist is farthest from the median" in line
     none = next(line for line in STUDIES["invariance"].verdict(rows) if "outlier" in line)
     assert none.startswith("No environment is an outlier: ")

@@ -52,19 +52,23 @@ def test_it_trains_as_the_post_does() -> None:
 
 
 def test_verdicts_follow_from_intervals() -> None:
-    told = ["holds", "cannot be told", "does not hold"]
-    assert [longer(over_length(ratio, (2.0, 2.0))).verdict for ratio in (1.5, 1.05, 0.9)] == ["holds", "holds", told[2]]
+    verdicts = ["holds", "cannot be told", "does not hold"]
+    assert [longer(over_length(ratio, (2.0, 2.0))).verdict for ratio in (1.5, 1.05, 0.9)] == [
+        "holds",
+        "holds",
+        verdicts[2],
+    ]
     assert longer(over_length(1.0, (2.0, 2.0))).verdict == "does not hold"
     for effects, verdict in (((2.0, 3.0), 0), ((0.5, 0.2), 0), ((2.0, 0.5), 2), ((1.005, 2.0), 1)):
-        assert lambda_at_lengths(over_length(1.0, effects)).verdict == told[verdict]
+        assert lambda_at_lengths(over_length(1.0, effects)).verdict == verdicts[verdict]
     for difference, verdict in ((0.5, 0), (0.0, 2), (0.045, 0)):
         found = Shuffling(256, around(1.0), around(1.0), around(difference))
-        assert shuffled(found).verdict == told[verdict]
+        assert shuffled(found).verdict == verdicts[verdict]
     wide = Shuffling(256, around(1.0), around(1.0), around(0.05, 0.1))
     assert shuffled(wide).verdict == "cannot be told"
     for cosine, verdict in ((0.5, 0), (0.95, 1), (0.99, 2)):
         row = EpochRow(4, around(cosine), around(1.0), around(0.1), around(0.01))
-        assert clipping(TrustRegion("clip", 16, (row,))).verdict == told[verdict]
+        assert clipping(TrustRegion("clip", 16, (row,))).verdict == verdicts[verdict]
 
 
 def test_settings_that_learn_alike_and_not() -> None:

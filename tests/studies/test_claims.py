@@ -195,11 +195,13 @@ def test_what_explains_a_harm_takes_its_cost_away() -> None:
     for row in rows:
         if all(row[name] == value for name, value in harmed.items()) and row["change"] != "ratios up to 2":
             row |= {"normalized_final": row["normalized_final"] - 0.4, "normalized_mean": row["normalized_mean"] - 0.4}
-    told = STUDIES["explain"].verdict(rows)
-    assert told[0].startswith("In short, in normalized return over the run: stale data costs 0.4")
-    assert "and least with ratios up to 2: -0.0" in told[0] or "and least with ratios up to 2: 0.0" in told[0]
+    sentences = STUDIES["explain"].verdict(rows)
+    assert sentences[0].startswith("In short, in normalized return over the run: stale data costs 0.4")
+    assert "and least with ratios up to 2: -0.0" in sentences[0] or "and least with ratios up to 2: 0.0" in sentences[0]
     final = {
-        line.split(",")[1].split(":")[0].strip(): line for line in told if "in normalized final return away" in line
+        line.split(",")[1].split(":")[0].strip(): line
+        for line in sentences
+        if "in normalized final return away" in line
     }
     assert "which explains it in part." in final["ratios up to 2"]
     assert "which cannot be told to matter, a difference of 0.05 would have been told." in final[changes[-1]]

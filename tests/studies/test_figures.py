@@ -66,6 +66,6 @@ def test_the_variance_is_drawn_for_every_shape_and_checkpoint() -> None:
     lines = [line for line in figure.axes[0].lines if line.get_linestyle() == "-"]
     assert [line.get_ydata().tolist() for line in lines] == [[4, 2], [4, 2]]
     assert [text.get_text() for text in figure.legends[0].texts] == ["1/2 of the run", "2/2 of the run"]
-    told = STUDIES["geometry"].reading(made_up("geometry"), at_shapes())
-    assert "128 x 8 1.00 [0.50, 2.00], 32 x 32 2.00 [1.00, 4.00]" in told[0]
-    assert told[1].startswith("CartPole-v1: the gradient is least noisy at 128 x 8 and noisiest at 32 x 32")
+    sentences = STUDIES["geometry"].reading(made_up("geometry"), at_shapes())
+    assert "128 x 8 1.00 [0.50, 2.00], 32 x 32 2.00 [1.00, 4.00]" in sentences[0]
+    assert sentences[1].startswith("CartPole-v1: the gradient is least noisy at 128 x 8 and noisiest at 32 x 32")

@@ -22,9 +22,9 @@ pytestmark = pytest.mark.xdist_group("trainer")
 
 def test_files_of_a_run(run_dir: Path) -> None:
     assert ib.Config.from_dict(yaml.safe_load((run_dir / "config.yaml").read_text())) == tiny()
-    about = json.loads((run_dir / "run.json").read_text())
-    assert about["versions"]["jax"]
-    assert about["device"]["platform"]
+    info = json.loads((run_dir / "run.json").read_text())
+    assert info["versions"]["jax"]
+    assert info["device"]["platform"]
     frame = pandas.read_csv(run_dir / "metrics.csv")
     assert len(frame) == 12 * 2
     assert frame["env_steps"].max() == 32 * 12

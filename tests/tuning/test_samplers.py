@@ -16,19 +16,19 @@ from isobatch.tuning.samplers import CMA_ES, RANDOM, SAMPLERS, TPE, Sampler, che
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="the extra tune is not installed")
 RANGES = default_ranges(preset("ppo", "CartPole-v1"))
 EACH = [pytest.param(name, marks=[] if name == RANDOM else needs_optuna) for name in SAMPLERS]
-Told = list[tuple[dict[str, object], float]]
+Scored = list[tuple[dict[str, object], float]]
 
 
 def worth(settings: Mapping[str, Any]) -> float:
     return -abs(math.log(settings["learning_rate"] / 2e-3)) - 10 * abs(settings["gae_lambda"] - 0.8)
 
 
-def play(sampler: Sampler, groups: int, size: int = 12) -> list[Told]:
+def play(sampler: Sampler, groups: int, size: int = 12) -> list[Scored]:
     found = []
     for group in range(groups):
-        told = [(settings, worth(settings)) for settings in sampler.ask(group, size, None)]
-        sampler.tell(group, told)
-        found.append(told)
+        scored = [(settings, worth(settings)) for settings in sampler.ask(group, size, None)]
+        sampler.tell(group, scored)
+        found.append(scored)
     return found
 
 
@@ -36,13 +36,13 @@ def play(sampler: Sampler, groups: int, size: int = 12) -> list[Told]:
 def test_a_group_has_one_shape_and_the_same_history_gives_the_same_trials(name: str) -> None:
     history = play(sampler_of(name, RANGES, 0), 4)
     again = sampler_of(name, RANGES, 0)
-    for group, told in enumerate(history):
-        shapes = {tuple(settings[each] for each in shape_names(RANGES)) for settings, _ in told}
+    for group, scored in enumerate(history):
+        shapes = {tuple(settings[each] for each in shape_names(RANGES)) for settings, _ in scored}
         assert len(shapes) == 1
-        assert [settings.keys() for settings, _ in told] == [RANGES.keys()] * len(told)
-        assert again.ask(group, len(told), None) == [settings for settings, _ in told]
-        again.tell(group, told)
-    assert len({tuple(settings.items()) for told in history for settings, _ in told}) == 48
+        assert [settings.keys() for settings, _ in scored] == [RANGES.keys()] * len(scored)
+        assert again.ask(group, len(scored), None) == [settings for settings, _ in scored]
+        again.tell(group, scored)
+    assert len({tuple(settings.items()) for scored in history for settings, _ in scored}) == 48
     assert play(sampler_of(name, RANGES, 1), 1) != history[:1]
 
 
@@ -57,7 +57,7 @@ def test_a_shape_that_is_decided_is_kept(name: str) -> None:
 @needs_optuna
 @pytest.mark.parametrize("name", [TPE, CMA_ES])
 def test_they_learn(name: str) -> None:
-    first, *_, last = [sum(value for _, value in told) for told in play(sampler_of(name, RANGES, 0), 8)]
+    first, *_, last = [sum(value for _, value in scored) for scored in play(sampler_of(name, RANGES, 0), 8)]
     assert last > 0.8 * first
 
 

@@ -91,6 +91,6 @@ def test_pointing_at_a_line_tells_its_settings(browser: Browser) -> None:
         "document.querySelectorAll('#parallel-plot .near')[12]"
         ".dispatchEvent(new PointerEvent('pointerenter', {clientX: 300, clientY: 300}))"
     )
-    told = browser.run("document.querySelector('#parallel-plot .tip').textContent")
-    assert told.startswith("trial 12: 120.0")
-    assert "learning_rate0.01" in told
+    tip = browser.run("document.querySelector('#parallel-plot .tip').textContent")
+    assert tip.startswith("trial 12: 120.0")
+    assert "learning_rate0.01" in tip

@@ -201,9 +201,9 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         names = called_elsewhere(word.removeprefix("--").replace("-", "_"))
         ours = [flag for name in names if (flag := "--" + name.replace("_", "-")) in parser.flags()]
         values: dict[str, Collection[str]] = {"--env": IN_JAX, "--algo": ALGORITHMS}
-        meant = [f"{flag} {word}" for flag, known in values.items() if word in known and flag in parser.flags()]
-        if meant:
-            hint = f": use {meant[0]}."
+        intended = [f"{flag} {word}" for flag, known in values.items() if word in known and flag in parser.flags()]
+        if intended:
+            hint = f": use {intended[0]}."
         elif ours:
             hint = f"; what other libraries call so is set by {' and '.join(ours)} here."
         else:
@@ -213,14 +213,14 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
 
 def flags_text(settings: SettingsByName) -> str:
     """Settings as flags to paste."""
-    words = []
+    flags = []
     for name, value in settings.items():
         flag = "--" + name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
+            flags.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            words.append(f"{flag} {shlex.quote(_typed(value))}")
-    return " ".join(words)
+            flags.append(f"{flag} {shlex.quote(_typed(value))}")
+    return " ".join(flags)
 
 
 def _typed(value: object) -> str:
@@ -242,6 +242,6 @@ def _shown(value: object) -> str:
 def _metavar(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return "{" + ",".join(typing.get_args(kind)) + "}"
-    words = {int: "N", float: "X", bool: "BOOL", JsonMapping: "MAPPING"}
+    metavars = {int: "N", float: "X", bool: "BOOL", JsonMapping: "MAPPING"}
     usual = "N,N" if typing.get_origin(kind) is tuple else "NAME"
-    return next((word for known, word in words.items() if kind is known), usual)
+    return next((word for known, word in metavars.items() if kind is known), usual)

@@ -58,7 +58,7 @@ def add_flags(parser: Parser) -> None:
         "--keep",
         default=MEASURED,
         metavar="{" + ",".join(KEEPS) + "}",
-        help=f"what stays beside the target: {'; '.join(f'{name}: {words}' for name, words in HELD.items())}; "
+        help=f"what stays beside the target: {'; '.join(f'{name}: {text}' for name, text in HELD.items())}; "
         f"{MEASURED}, the default: the first where that was measured to be better than the last, else the last",
     )
     names = ", ".join(RULES)
@@ -268,15 +268,17 @@ def show_answer(answer: Answer) -> None:
     out, title = console.out, answer.library.title
     out.print(console.heading(title, f": {answer.library.batch_size}"))
     out.print(answer.excerpt.rstrip("\n"))
-    for heading, words in (
+    for heading, sentences in (
         ("kept as they were, without a counterpart here", answer.kept),
         ("left behind, without a counterpart here", answer.left_behind),
         ("changed too, since they take settings from this one", answer.also_changed),
         ("computed otherwise there", answer.differences),
     ):
-        if words:
+        if sentences:
             out.print()
-            out.print(console.bullet(("; " if heading.startswith("computed") else ", ").join(words), f"{heading}: "))
+            out.print(
+                console.bullet(("; " if heading.startswith("computed") else ", ").join(sentences), f"{heading}: ")
+            )
     if answer.unsaid:
         out.print(f"\nnot said above, {title} has no setting for it:")
         for consequence in dict.fromkeys(answer.consequences.values()):

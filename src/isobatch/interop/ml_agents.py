@@ -149,18 +149,20 @@ def _written(text: str) -> dict[str, SettingsByName]:
     behaviors = mapping_of(text).get("behaviors")
     if not isinstance(behaviors, dict) or not behaviors:
         raise UsageError("the text has no `behaviors:` with settings under their names: check which file it is.")
-    return {str(name): own for name, own in behaviors.items() if isinstance(own, dict)}
+    return {str(name): settings for name, settings in behaviors.items() if isinstance(settings, dict)}
 
 
 def _behaviors(text: str) -> dict[str, SettingsByName]:
     """Each behavior's settings, with the file's `default_settings` under them."""
     usual = mapping_of(text).get("default_settings")
-    return {name: _over(usual if isinstance(usual, dict) else {}, own) for name, own in _written(text).items()}
+    return {
+        name: _over(usual if isinstance(usual, dict) else {}, settings) for name, settings in _written(text).items()
+    }
 
 
-def _over(usual: Mapping[str, object], own: Mapping[str, object]) -> SettingsByName:
+def _over(usual: Mapping[str, object], settings: Mapping[str, object]) -> SettingsByName:
     merged = copy.deepcopy(dict(usual))
-    for leaf, value in leaves(own):
+    for leaf, value in leaves(settings):
         put(merged, leaf, value)
     return merged
 
@@ -191,11 +193,11 @@ def parse(text: str, env: str | None) -> tuple[SettingsByName, str]:
 def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
     """The file with this behavior's settings; those that it took from `default_settings` become its own."""
     before, name = parse(text, env)
-    own = _written(text)[name]
+    written = _written(text)[name]
     for leaf, value in leaves(settings):
         if find(before, (leaf,)) is None or get(before, leaf) != value:
-            put(own, leaf, value)
-    return edit_yaml(text, own, "behaviors", name)
+            put(written, leaf, value)
+    return edit_yaml(text, written, "behaviors", name)
 
 
 def render(settings: Mapping[str, object], env: str | None) -> str:
@@ -205,7 +207,7 @@ def render(settings: Mapping[str, object], env: str | None) -> str:
 def remarks(raw: Raw) -> list[str]:
     """Schedules that are the default, so files need not name them."""
     falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
-    falling = [words for name, words in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
+    falling = [difference for name, difference in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
     return [f"{' and '.join(falling)} linearly over a run there, and stays in a run here"] if falling else []
 
 

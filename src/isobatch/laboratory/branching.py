@@ -106,7 +106,7 @@ class Branching:
             checkpoints.save(iteration, states)
         clock = time.monotonic()
 
-        def judge(iteration: int, states: TrainState) -> None:
+        def play_at_marks(iteration: int, states: TrainState) -> None:
             nonlocal played
             while len(played.returns) < MARKS and marks[len(played.returns)] <= iteration:
                 played = self.parts.store(size.name, self._judged(states, played, marks))
@@ -116,10 +116,12 @@ class Branching:
             if checkpoints is not None and (iteration in marks or time.monotonic() - clock > SAVE_SECONDS):
                 checkpoints.save(iteration, states)
                 clock = time.monotonic()
-            judge(iteration, states)
+            play_at_marks(iteration, states)
             watch((iteration - size.before) / iterations)
 
-        judge(iteration, states)  # marks at which a large batch has not had an iteration yet, or a kill came between
+        play_at_marks(
+            iteration, states
+        )  # marks at which a large batch has not had an iteration yet, or a kill came between
         try:
             if iteration < marks[-1]:
                 supervision = Supervision(env_timeout=self.subject.env_timeout)

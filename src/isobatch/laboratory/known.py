@@ -74,8 +74,8 @@ def _entries(path: Path, section: str, config: Config) -> Iterator[CriticalBatch
 
 
 def _same_settings(settings: SettingsByName, config: Config) -> bool:
-    own = config.to_dict()
-    return all(settings.get(name) == own[name] for name in own if name not in INDIFFERENT)
+    current = config.to_dict()
+    return all(settings.get(name) == current[name] for name in current if name not in INDIFFERENT)
 
 
 def _nearest_row(rows: list[SettingsByName], num_steps: int) -> SettingsByName:

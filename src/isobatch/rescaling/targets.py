@@ -38,7 +38,7 @@ class Target:
             raise UsageError(f"no target was given: use one of {', '.join(TARGETS[:-1])} or {TARGETS[-1]}.")
         if len(given) > 1 and not set(given) <= sizes:
             raise UsageError(
-                f"{self.words} cannot go together: give one target (only num_envs and num_steps may be given at once)."
+                f"{self.text} cannot go together: give one target (only num_envs and num_steps may be given at once)."
             )
         for name, value in (*given.items(), ("devices_before", self.devices_before)):
             kind, allowed = (float, "a positive number") if name == "factor" else (int, "a positive whole number")
@@ -52,7 +52,7 @@ class Target:
         return {name: getattr(self, name) for name in TARGETS if getattr(self, name) is not None}
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         return " and ".join(f"{name}={value}" for name, value in self.given.items())
 
     def sizes(self, config: Config) -> tuple[float, float]:
@@ -79,7 +79,7 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
         )
     num_envs, num_steps = target.sizes(config)
     if max(num_envs, num_steps) > LARGEST_INDEX:
-        raise UsageError(f"{target.words} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
+        raise UsageError(f"{target.text} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
 
     def misfit(n: int, t: int) -> str:
         return _misfit(config, n, t, hold_minibatch=hold_minibatch)
@@ -95,14 +95,14 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
     else:
         near = [_describe(config, target, k, t) for k in _nearest(num_envs, lambda k: not misfit(k, t))]
     fix = f"the nearest that {'work are' if len(near) > 1 else 'works is'} {' and '.join(near)}"
-    raise UsageError(f"{target.words} does not work: {trouble}; {fix if near else 'no size near it works'}.")
+    raise UsageError(f"{target.text} does not work: {trouble}; {fix if near else 'no size near it works'}.")
 
 
 def same_iteration_batch(config: Config, target: Target) -> Target:
     """The target with the rollout length that leaves the iteration batch as it is, or a UsageError with near ones."""
     if target.num_steps is not None or target.optimization_batch is not None:
         raise UsageError(
-            f"{target.words} changes the iteration batch, which keep=iteration-batch holds: give num_envs, devices or "
+            f"{target.text} changes the iteration batch, which keep=iteration-batch holds: give num_envs, devices or "
             "factor, and the rollout length follows."
         )
     batch, wanted = config.geometry.iteration_batch, target.sizes(config)[0]
@@ -110,7 +110,7 @@ def same_iteration_batch(config: Config, target: Target) -> Target:
     if envs < 1 or not math.isclose(envs, wanted, rel_tol=1e-6) or batch % envs:
         near = sorted(sorted(divisors(batch), key=lambda n: abs(n - wanted))[:2])
         raise UsageError(
-            f"{target.words} cannot share an iteration batch of {batch} equally: the nearest num_envs that can are "
+            f"{target.text} cannot share an iteration batch of {batch} equally: the nearest num_envs that can are "
             f"{' and '.join(map(str, near))}."
         )
     return Target(num_envs=envs, num_steps=batch // envs)

@@ -20,7 +20,7 @@ from isobatch.formatting import Say
 from isobatch.laboratory.diagnosis import Watch
 from isobatch.laboratory.sections.geometries import draw_over_training
 from isobatch.studies import blog_post_figures as figures
-from isobatch.studies.blog_post_claims import Claim, judge
+from isobatch.studies.blog_post_claims import Claim, check_claims
 from isobatch.studies.blog_post_measurements import (
     EARLY,
     FIGURE_2_INTERVAL,
@@ -77,7 +77,7 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     pictures += last.draw(out)
     staggered = bench.diagnose("staggered", "geometries", (LATE,), 0.05, {"staggered_resets": True})[0]
 
-    claims = judge(
+    claims = check_claims(
         Measurements(
             early, late, batches, short_batches, over_time, over_training, last, staggered, length, shuffled, scores
         )

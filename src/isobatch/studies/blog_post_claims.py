@@ -41,7 +41,7 @@ class Claim:
     evidence: str  # the numbers behind it
 
 
-def judge(measured: Measurements) -> list[Claim]:
+def check_claims(measured: Measurements) -> list[Claim]:
     """The post's claims, each with a verdict that follows from intervals, and the numbers behind it."""
     cosines, batches = measured.late, measured.batches
     rows = {row.name: row for row in measured.last.get(Geometries).rows}

@@ -151,8 +151,8 @@ class Bench:
         """Measured, or read."""
         self.watch(f"iteration {iteration} of {shape}: {name}", self.done)
         subject = subject_of(load_run(self.run_dir(shape), str(iteration)), self.options)
-        words = "".join(letter if letter.isalnum() else "-" for letter in name)
-        path = self.out / "results" / f"{shape}-{iteration:09d}-{words}.json"
+        text = "".join(letter if letter.isalnum() else "-" for letter in name)
+        path = self.out / "results" / f"{shape}-{iteration:09d}-{text}.json"
         key = key_of(subject, iteration, name)
         result = load(path, key, kind) or store(path, key, made(subject))
         self.done += share

@@ -45,8 +45,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Says what the cell is, and differs for different settings: fit for a file name."""
-        words = "-".join(str(value) for value in (self.config.env, *self.factors.values()))
-        plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in words)
+        name = "-".join(str(value) for value in (self.config.env, *self.factors.values()))
+        plain = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
         return f"{plain}-{digest(self.config.to_dict())}"
 
 

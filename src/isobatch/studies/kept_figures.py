@@ -25,7 +25,7 @@ WHOLE = Estimate(1.0, 1.0, 1.0)
 def draw_kept(rows: list[Row]) -> Figure:
     """Means over tasks, of the final return and of that over the run."""
     figure, panels = new_panels(1, 2, (11.5, 4.0))
-    for axes, (column, words) in zip(panels, MEASURES.items(), strict=True):
+    for axes, (column, title) in zip(panels, MEASURES.items(), strict=True):
         for index, way in enumerate(ways(rows)):
             kept = {times: kept_at(rows, column, way, [times]) for times in (*sizes(rows), 1)}
             points = {1.0: WHOLE} | {times: both[1] for times, both in kept.items() if both}
@@ -37,7 +37,7 @@ def draw_kept(rows: list[Row]) -> Figure:
             axes.errorbar(
                 places(x, index, rows), middle, bars, fmt="o-", color=color(index), markersize=4, capsize=2, label=way
             )
-        axes.set_title(words)
+        axes.set_title(title)
         frame(axes, rows)
     count = len(tasks(rows, FINAL))
     return finished(figure, panels, f"kept of the base's return, mean over up to {count} tasks (with 95 % interval)")

@@ -31,8 +31,8 @@ class TunedSettings:
     def config(self, scale: str) -> Config:
         """As isobatch trains it; what has no counterpart here (gSDE, a clip range that falls) is left out."""
         if self.source == ZOO:
-            words = self.settings | {"n_timesteps": self.steps[scale]}
-            return from_settings(SB3, words, env=self.env).config
+            settings = self.settings | {"n_timesteps": self.steps[scale]}
+            return from_settings(SB3, settings, env=self.env).config
         return preset("ppo", self.env, None, **self.settings | {"total_timesteps": self.steps[scale]})
 
     @property

@@ -66,11 +66,11 @@ class BatchSizeMonitor(BaseCallback):
         self._read()
         self.rows[ADVANTAGE_STD].append(float(np.std(self.model.rollout_buffer.advantages)))
         if len(self.rows[ADVANTAGE_STD]) % self.every == 0:
-            self._judge()
+            self._advise()
 
     def _on_training_end(self) -> None:
         self._read()
-        self._judge()
+        self._advise()
 
     def _read(self) -> None:
         values = self.logger.name_to_value
@@ -79,7 +79,7 @@ class BatchSizeMonitor(BaseCallback):
         for theirs, ours in COLUMNS.items():
             self.rows[ours].append(float(values.get(theirs, np.nan)))
 
-    def _judge(self) -> None:
+    def _advise(self) -> None:
         done = self.model.num_timesteps / max(1, self.model._total_timesteps)
         self.findings = settle(*monitor(self.rows, self.config, done))
         for finding in self.findings:

@@ -123,13 +123,13 @@ class RunDirectory:
         """What `run.json` says; seeds and log interval are whole numbers in their ranges."""
         name = f"{INFO} of run_dir={str(self.path)!r}"
         try:
-            said: RunInfo = json.loads(read_text(self.path / INFO, "run_dir"))
-            numbers = {"seed": said["seed"], "num_seeds": said["num_seeds"], "log_interval": said["log_interval"]}
+            info: RunInfo = json.loads(read_text(self.path / INFO, "run_dir"))
+            numbers = {"seed": info["seed"], "num_seeds": info["num_seeds"], "log_interval": info["log_interval"]}
             Options.from_keywords(**numbers)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             why = f"{error} is missing" if isinstance(error, KeyError) else first_line(error)
             raise UsageError(f"{name} is damaged ({why.rstrip('.')}): restore it, or train anew.") from None
-        return said
+        return info
 
     @property
     def settings(self) -> SettingsByName:

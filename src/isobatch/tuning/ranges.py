@@ -168,13 +168,13 @@ def _interval(config: Config, name: str, values: str) -> Interval:
         config_of(config, {name: end})
     if not low < high:
         raise UsageError(f"search {name}={values} is empty: the first number has to be below the second.")
-    found = Interval(name, low, high, _scale_of(name, low, high))
-    if not found.at(0) < found.at(0.5) < found.at(1):
+    interval = Interval(name, low, high, _scale_of(name, low, high))
+    if not interval.at(0) < interval.at(0.5) < interval.at(1):
         raise UsageError(
             f"search {name}={values} is narrower than the {DIGITS} digits of values that are tried: give ends further "
             f"apart, or values, {name}=A,B."
         )
-    return found
+    return interval
 
 
 def config_of(config: Config, settings: Mapping[str, object]) -> Config:
@@ -209,8 +209,8 @@ def check_shapes(config: Config, ranges: Mapping[str, SearchRange]) -> None:
         try:
             config_of(config, dict(zip(names, combination, strict=True)))
         except UsageError as error:
-            words = ", ".join(f"{name}={value}" for name, value in zip(names, combination, strict=True))
-            raise UsageError(f"search has {words}, which do not go together: {error}") from None
+            combined = ", ".join(f"{name}={value}" for name, value in zip(names, combination, strict=True))
+            raise UsageError(f"search has {combined}, which do not go together: {error}") from None
 
 
 def _around(name: str, low: float, high: float, value: float) -> Interval:

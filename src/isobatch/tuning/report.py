@@ -33,9 +33,9 @@ def write_page(tuned: Tuned, curves: dict[int, Table]) -> None:
 
 
 def html_page(tuned: Tuned, curves: dict[int, Table]) -> str:
-    config, words = tuned.config, tuned.sentences()
+    config, sentences = tuned.config, tuned.sentences()
     gist = [f"{len(tuned.trials)} trials", f"{tuned.env_steps:,} steps", duration(tuned.seconds)]
-    items = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in words)
+    items = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     return Template(asset("tune.html", HERE)).substitute(
         title=escape(f"{config.algo} on {config.env}"),
         gist=escape(" · ".join(gist)),

@@ -208,8 +208,8 @@ class Search:
 
     def label(self, asked: Asked) -> str:
         shape = {name: asked.settings[0][name] for name in shape_names(self.plan.ranges)}
-        words = "".join(f", {name} {value}" for name, value in shape.items())
-        return f"group {asked.number + 1}: {counted(len(asked.settings), 'trial')}{words}"
+        values = "".join(f", {name} {value}" for name, value in shape.items())
+        return f"group {asked.number + 1}: {counted(len(asked.settings), 'trial')}{values}"
 
     def earlier(self) -> list[list[float]]:
         """The scores at each rung of all trials of earlier rounds."""

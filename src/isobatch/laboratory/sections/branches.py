@@ -116,11 +116,6 @@ class Branches:
             rows=tuple(_rows(sizes, samples, played, judged, judged_at_end)),
         )
 
-    @property
-    def own(self) -> BranchRow | None:
-        """The run's size, if it is among them."""
-        return next((row for row in self.rows if row.factor == 1), None)
-
     def interpret(self) -> Iterator[str]:
         critical, unit = self.critical_batch, "samples a gradient step"
         smallest, largest = self.rows[0].optimization_batch, self.rows[-1].optimization_batch
@@ -259,8 +254,8 @@ class Branches:
             )
         right.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
         for axes, note in ((left, "small: seeds, line: mean"), (right, "line: mean, band: all seeds")):
-            words = dict(title=note, title_fontsize=TEXT_SIZE, fontsize=TEXT_SIZE)
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False, **words)
+            fonts = dict(title=note, title_fontsize=TEXT_SIZE, fontsize=TEXT_SIZE)
+            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False, **fonts)
         heading = f"{title}: branches of {self.samples:,} steps, {counted(self.seeds, 'seed')}"
         figure.suptitle(heading, fontweight="bold")
         save_figure(figure, path)

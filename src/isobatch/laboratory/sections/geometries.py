@@ -98,7 +98,7 @@ class Geometries:
         return min(self.rows, key=lambda row: row.error.value)
 
     @property
-    def own(self) -> GeometryRow | None:
+    def run_row(self) -> GeometryRow | None:
         """The run's, where it is among them."""
         return next((row for row in self.rows if row.own), None)
 
@@ -117,13 +117,15 @@ class Geometries:
         yield from self._on_noise()
 
     def _on_error(self) -> Iterator[str]:
-        best, own = self.best, self.own
-        other = own if own is not None and own is not best else max(self.rows, key=lambda row: row.error.value)
-        if own is best and len(self.rows) > 1:
-            yield f"Of the geometries of {self.budget:,} samples this run's own, {own.name}, has the lowest error."
+        best, run_row = self.best, self.run_row
+        other = (
+            run_row if run_row is not None and run_row is not best else max(self.rows, key=lambda row: row.error.value)
+        )
+        if run_row is best and len(self.rows) > 1:
+            yield f"Of the geometries of {self.budget:,} samples this run's own, {run_row.name}, has the lowest error."
         if other is best:  # there is nothing to compare it with
             return
-        whose = " (this run's)" if other is own else ""
+        whose = " (this run's)" if other is run_row else ""
         to_best = other.error_to_best
         if to_best.low > 1:
             yield (
@@ -205,7 +207,7 @@ class Geometries:
             )
 
     def _on_noise(self) -> Iterator[str]:
-        row = self.own or self.rows[-1]
+        row = self.run_row or self.rows[-1]
         critical = row.critical_batch
         if math.isnan(critical.value) or not math.isfinite(critical.high):
             at_least = f" (at least {number(critical.low, 0)} samples)" if critical.low > 0 else ""
@@ -265,7 +267,7 @@ class Geometries:
         for axes in (left, middle, right):
             axes.set_xticks(steps, [row.name for row in self.rows], rotation=50, fontsize=TEXT_SIZE)
             axes.tick_params(axis="x", which="minor", bottom=False)
-            axes.set_xlabel("environments x steps (bold: this run's)" if self.own else "environments x steps")
+            axes.set_xlabel("environments x steps (bold: this run's)" if self.run_row else "environments x steps")
             for row, label in zip(self.rows, axes.get_xticklabels(), strict=True):
                 label.set(fontweight="bold" if row.own else "normal", ha="right", rotation_mode="anchor")
         note = dict(title=INTERVALS, title_fontsize=TEXT_SIZE)

@@ -97,14 +97,14 @@ def verdict(rows: list[Row]) -> list[str]:
 def in_short(rows: list[Row]) -> str:
     """The ways from best to worst, in either direction."""
     halves = []
-    for direction, words in DIRECTIONS.items():
+    for direction, title in DIRECTIONS.items():
         times = of_direction(rows, direction)
         kept = {way: kept_at(rows, FINAL, way, times) for way in ways(rows)}
         ranked = sorted(((both[1], way) for way, both in kept.items() if both), key=lambda pair: -pair[0].value)
         if ranked:
             at = " and ".join(map(times_text, times))
             count = max(len(both[0]) for both in kept.values() if both)
-            where = f"{words} ({at} times, mean over {counted(count, 'task')})"
+            where = f"{title} ({at} times, mean over {counted(count, 'task')})"
             halves.append(f"{where} {', '.join(f'{way} {percent(all_)}' for all_, way in ranked)}")
     return f"In short, final return kept {'; '.join(halves)}."
 
@@ -148,12 +148,12 @@ def questions(rows: list[Row]) -> list[Question]:
     """Is a way better than to change nothing?"""
     return [
         Question(
-            f"{words[0].upper()}{words[1:]}, {way} minus {UNCHANGED}, in {score} over the base's",
+            f"{title[0].upper()}{title[1:]}, {way} minus {UNCHANGED}, in {score} over the base's",
             KEPT,
             dict(score=column, way=way, direction=direction),
             dict(score=column, way=UNCHANGED, direction=direction),
         )
-        for direction, words in DIRECTIONS.items()
+        for direction, title in DIRECTIONS.items()
         for way in ways(rows)
         if way != UNCHANGED
         for column, score in MEASURES.items()
