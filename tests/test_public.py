@@ -20,14 +20,25 @@ ERRORS = ("RunError", "UsageError")
 WITHOUT_EXAMPLE = {"Advice", "Config", "Diagnosis", "Evaluation", "Geometry", "Hypers", "LabOptions", "PolicyFunction"}
 WITHOUT_EXAMPLE |= {"Plan", "Rescaled", "Step", "Tuned", *ERRORS}
 LOSSES = [f"losses.{name}" for name, f in vars(ib.losses).items() if getattr(f, "__module__", "") == ib.losses.__name__]
+# Functions of the public modules; those of the laboratory and of gradients compute a formula, of which these do not.
+IN_MODULES = [
+    f"{module.__name__.removeprefix('isobatch.')}.{name}"
+    for module in (ib.gradients, ib.interop, ib.laboratory)
+    for name in module.__all__
+    if inspect.isfunction(inspect.unwrap(getattr(module, name)))
+]
+WITHOUT_SOURCE = {
+    *("gradients.gram_of", "gradients.pair_sums", "gradients.pair_sums_of", "gradients.cosine_matrix"),
+    *("gradients.cosine_with_mean", "laboratory.full", "laboratory.per_sample_gradients"),
+}
 
 
 def public(name: str) -> Any:
     """An object by its dotted name."""
-    found: Any = ib
+    value: Any = ib
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return inspect.unwrap(value)
 
 
 def modules() -> list[str]:
@@ -50,33 +61,36 @@ def test_examples_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run_examples(public(name), name, required=name not in WITHOUT_EXAMPLE)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_examples_of_losses_run(name: str) -> None:
+@pytest.mark.parametrize("name", [*LOSSES, *IN_MODULES, "gradients.Layout"])
+def test_examples_in_modules_run(name: str) -> None:
     run_examples(public(name), name, required=True)
 
 
-def run_examples(thing: Any, name: str, required: bool) -> None:
-    assert inspect.getdoc(thing), f"{name} has no docstring"
-    tests = [t for t in doctest.DocTestFinder(recurse=False).find(thing, name, globs={}) if t.examples]
+def run_examples(documented: Any, name: str, required: bool) -> None:
+    assert inspect.getdoc(documented), f"{name} has no docstring"
+    tests = [t for t in doctest.DocTestFinder(recurse=False).find(documented, name, globs={}) if t.examples]
     assert tests or not required, f"{name} has no example"
-    said: list[str] = []
+    output: list[str] = []
     for test in tests:
-        failed = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL).run(test, out=said.append).failed
-        assert not failed, "".join(said)
+        failed = doctest.DocTestRunner(optionflags=doctest.IGNORE_EXCEPTION_DETAIL).run(test, out=output.append).failed
+        assert not failed, "".join(output)
 
 
-@pytest.mark.parametrize("name", [n for n in ib.__all__ if inspect.isfunction(getattr(ib, n))] + LOSSES)
+@pytest.mark.parametrize("name", [n for n in ib.__all__ if inspect.isfunction(getattr(ib, n))] + LOSSES + IN_MODULES)
 def test_functions_say_what_they_take_and_give(name: str) -> None:
     text, signature = inspect.getdoc(public(name)) or "", inspect.signature(public(name))
-    if len(signature.parameters) > 1:
+    if signature.parameters:
         assert "Returns:" in text
         for argument in signature.parameters:
             assert re.search(rf"\b{argument}\b", text.split("Args:")[1]), f"{name}: {argument}"
 
 
-@pytest.mark.parametrize("name", ["Ewma", "Moments", "gae", "rescale", "losses.clipped", "losses.importance_weighted"])
-def test_formulas_link_their_papers(name: str) -> None:
-    assert "https://arxiv.org/abs/" in (inspect.getdoc(public(name)) or "")
+@pytest.mark.parametrize("name", ["Ewma", "Moments", "gae", "rescale", "sample_weights", *LOSSES, *IN_MODULES])
+def test_formulas_link_their_sources(name: str) -> None:
+    """Or refer to a formula beside them, which does."""
+    text = inspect.getdoc(public(name)) or ""
+    refers = re.search(rf"`({'|'.join(each.rpartition('.')[2] for each in IN_MODULES)})`", text)
+    assert "https://" in text or refers or name in WITHOUT_SOURCE or name.startswith("interop.")
 
 
 def test_the_page_lists_the_surface() -> None:

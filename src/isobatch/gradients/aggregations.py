@@ -43,9 +43,27 @@ class Comparison:
 def compare(
     episode_gram: ArrayLike, lengths: ArrayLike, episodes_per_batch: int, resamples: int = 1000, seed: int = 0
 ) -> Comparison:
-    """From inner products [E, E] of the S_i and lengths [E], in disjoint batches of N consecutive episodes.
+    """The gradients sum_i c_i S_i of the four aggregations side by side: c_i = 1/sum T, 1/N, 1/(N T_i) or 1/(N H).
 
-    With fewer than four batches the values come without intervals.
+    S_i is the sum of the gradients of episode i and T_i its length. The question is that of
+    https://stats.stackexchange.com/q/631002, and for language models that of Liu et al. 2025,
+    https://arxiv.org/abs/2503.20783.
+
+    Args:
+        episode_gram: inner products of the S_i [E, E].
+        lengths: T_i [E].
+        episodes_per_batch: N: batches are N consecutive episodes each; with fewer than four there are no intervals.
+        resamples: of the bootstrap over batches.
+        seed: of the bootstrap.
+
+    Returns:
+        Mean and spread of the factor N/sum T, and `cosines` between the gradients by pair of aggregations.
+
+    Example:
+        >>> import isobatch as ib
+        >>> result = ib.gradients.compare(ib.gradients.gram_of([[1.0], [2.0], [1.0], [2.0]]), [1, 3, 1, 3], 2)
+        >>> result.factor_mean.value, result.cosines["timestep", "trajectory"].value
+        (0.5, 1.0)
     """
     T, N = np.asarray(lengths, dtype=np.float64), episodes_per_batch
     gram = square(episode_gram, len(T))

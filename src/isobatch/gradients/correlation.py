@@ -16,17 +16,49 @@ ROUNDING = 1e-12  # of a squared norm: what is left of a gradient that equals th
 
 
 def cosine_pairs(gram: ArrayLike, layout: Layout, lag: int) -> np.ndarray:
-    """Cosines of centered gradients for all pairs of one trajectory at this lag:
+    """Cosines of centered gradients for all pairs of one trajectory at a lag:
 
-        (g_i - gbar) . (g_j - gbar) / (|g_i - gbar| |g_j - gbar|),  gbar the mean of their batch.
+        (g_i - gbar) . (g_j - gbar) / (|g_i - gbar| |g_j - gbar|),  gbar the mean of their batch,
 
-    A pair with a gradient that equals the mean has no cosine and is left out.
+    as drawn in https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/. A pair with a gradient that equals
+    the mean has no cosine and is left out.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n].
+        layout: which batch, trajectory and time step each of the n samples comes from.
+        lag: time steps between the two.
+
+    Returns:
+        Cosines [pairs].
+
+    Example:
+        >>> import isobatch as ib
+        >>> gram = ib.gradients.gram_of([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # their mean is 0
+        >>> ib.gradients.cosine_pairs(gram, ib.gradients.Layout.of(trajectory=[0, 0, 0, 0]), lag=2).tolist()
+        [-1.0, -1.0]
     """
     return _centered_cosines(gram, layout, *layout.pairs_at(lag))
 
 
 def cosine_across(gram: ArrayLike, layout: Layout, count: int = 10_000, seed: int = 0) -> np.ndarray:
-    """The same for `count` random pairs of different trajectories of one batch, all such pairs equally likely."""
+    """`cosine_pairs` for random pairs of different trajectories of one batch, all such pairs equally likely.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n].
+        layout: which batch, trajectory and time step each of the n samples comes from.
+        count: how many pairs are drawn.
+        seed: of the draws.
+
+    Returns:
+        Cosines [count], fewer where a gradient equals the mean.
+
+    Example:
+        >>> import isobatch as ib
+        >>> gram = ib.gradients.gram_of([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # their mean is 0
+        >>> layout = ib.gradients.Layout.of(trajectory=[0, 1, 0, 1], batch=[0, 0, 0, 0])
+        >>> ib.gradients.cosine_across(gram, layout, count=3).tolist()
+        [0.0, 0.0, 0.0]
+    """
     rng = np.random.default_rng(seed)
     order = np.lexsort((layout.trajectory, layout.batch))
     batch, trajectory = layout.batch[order], layout.trajectory[order]
@@ -45,28 +77,90 @@ def cosine_across(gram: ArrayLike, layout: Layout, count: int = 10_000, seed: in
 def lag_correlation(
     sums: PairSums, lags: Sequence[int], resamples: int = 1000, seed: int = 0
 ) -> list[tuple[int, Estimate]]:
-    """(h, E[(g_i - mu) . (g_j - mu)] / E|g - mu|^2) over pairs of one trajectory at lag h, mu = E[G_B].
+    """E[(g_i - mu) . (g_j - mu)] / E|g - mu|^2 over pairs of one trajectory at each lag, mu = E[G_B].
 
-    A ratio of unbiased means, with mu from other batches than the pair.
+    A ratio of unbiased means, with mu from other batches than the pair; the measure that is compared with the cosines
+    of https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/.
+
+    Args:
+        sums: those of `pair_sums` or `pair_sums_of`, of three or more batches.
+        lags: time steps between the two.
+        resamples: of the bootstrap over batches; 0 leaves intervals out.
+        seed: of the bootstrap.
+
+    Returns:
+        (lag, estimate with its interval), one for each lag.
+
+    Example:
+        >>> import isobatch as ib, numpy as np
+        >>> gradients = np.random.default_rng(0).normal(size=(64, 5))  # 8 batches of 2 trajectories of 4 steps
+        >>> layout = ib.gradients.Layout.of(trajectory=np.arange(64) // 4, batch=np.arange(64) // 8)
+        >>> sums = ib.gradients.pair_sums_of(gradients, layout)
+        >>> [(lag, abs(each.value) < 0.3) for lag, each in ib.gradients.lag_correlation(sums, lags=[1, 2])]
+        [(1, True), (2, True)]
     """
     return [(lag, _covariance_form(sums, sums.at_lag(lag), resamples, seed)) for lag in lags]
 
 
 def across_correlation(sums: PairSums, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """The same over pairs of different trajectories of one batch."""
+    """`lag_correlation` over pairs of different trajectories of one batch.
+
+    Args:
+        sums: those of `pair_sums` or `pair_sums_of`, of three or more batches.
+        resamples: of the bootstrap over batches; 0 leaves the interval out.
+        seed: of the bootstrap.
+
+    Returns:
+        An estimate with its interval.
+
+    Example:
+        >>> import isobatch as ib, numpy as np
+        >>> gradients = np.random.default_rng(0).normal(size=(64, 5))  # 8 batches of 2 trajectories of 4 steps
+        >>> layout = ib.gradients.Layout.of(trajectory=np.arange(64) // 4, batch=np.arange(64) // 8)
+        >>> abs(ib.gradients.across_correlation(ib.gradients.pair_sums_of(gradients, layout)).value) < 0.3
+        True
+    """
     if not sums.counts[ACROSS].any():
         raise UsageError("layout has one trajectory in each batch: pairs across need two; put more into a batch")
     return _covariance_form(sums, ACROSS, resamples, seed)
 
 
 def cosine_matrix(gram: ArrayLike, layout: Layout) -> np.ndarray:
-    """Cosines [K, K] between the mean gradients of the batches."""
+    """Cosines G_k . G_l / (|G_k| |G_l|) between the mean gradients of the batches.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n].
+        layout: which batch each of the n samples comes from.
+
+    Returns:
+        Cosines [K, K]; nan where a mean gradient is 0.
+
+    Example:
+        >>> import isobatch as ib
+        >>> gram = ib.gradients.gram_of([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # their mean is 0
+        >>> ib.gradients.cosine_matrix(gram, ib.gradients.Layout.of(trajectory=[0, 0, 1, 1])).round(6).tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
+    """
     gram = mean_gram(square(gram, len(layout.time)), layout.batch)
     return _cosine(gram, np.diag(gram)[:, None], np.diag(gram)[None, :])
 
 
 def cosine_with_mean(gram: ArrayLike, layout: Layout) -> np.ndarray:
-    """The cosine [n] of each sample's gradient, as it is, with the mean gradient of its batch."""
+    """The cosine of each sample's gradient, as it is, with the mean gradient of its batch.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n].
+        layout: which batch each of the n samples comes from.
+
+    Returns:
+        Cosines [n]; nan where a gradient is 0.
+
+    Example:
+        >>> import isobatch as ib
+        >>> gram = ib.gradients.gram_of([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # their mean is 0
+        >>> ib.gradients.cosine_with_mean(gram, ib.gradients.Layout.of(trajectory=[0, 0, 1, 1])).round(3).tolist()
+        [0.707, 0.707, 0.707, 0.707]
+    """
     gram = square(gram, len(layout.time))
     with_mean, mean_squared = _own_mean(gram, layout)
     return _cosine(with_mean, np.diag(gram), mean_squared)

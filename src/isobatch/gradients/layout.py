@@ -18,6 +18,12 @@ class Layout:
     """`batch`, `trajectory` and `time` of n samples, each an int array [n].
 
     Any labels will do: those of batches and trajectories are replaced by 0, 1, ... in sorted order.
+
+    Example:
+        >>> import isobatch as ib
+        >>> layout = ib.gradients.Layout.of(trajectory=["a", "a", "b", "b"], batch=[0, 0, 0, 0])
+        >>> layout.batches, layout.time.tolist(), layout.longest_lag
+        (1, [0, 1, 0, 1], 1)
     """
 
     batch: np.ndarray
@@ -92,7 +98,19 @@ def order_within(trajectory: np.ndarray) -> np.ndarray:
 
 
 def gram_of(gradients: ArrayLike) -> np.ndarray:
-    """Inner products [n, n] of gradients [n, P], in double precision."""
+    """Inner products g_i . g_j of gradients, in double precision.
+
+    Args:
+        gradients: per-sample gradients g_i [n, P], of any framework.
+
+    Returns:
+        The Gram matrix [n, n].
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.gradients.gram_of([[1.0, 0.0], [1.0, 2.0]]).tolist()
+        [[1.0, 1.0], [1.0, 5.0]]
+    """
     gradients = np.asarray(gradients, dtype=np.float64)
     return gradients @ gradients.T
 

@@ -59,9 +59,25 @@ def two_batch_sizes(
 
 
 def noise_scale(unit_gram: ArrayLike, samples_per_unit: float, resamples: int = 1000, seed: int = 0) -> NoiseScale:
-    """From inner products [U, U] of the mean gradients G_u of independent trajectories of b samples each:
+    """The noise scale S/|G|^2, the critical batch size in samples, from mean gradients G_u of independent trajectories.
 
-    |G|^2 = mean_{u != v} G_u . G_v,   S = b (mean_u |G_u|^2 - |G|^2).
+    McCandlish et al. (2018), appendix A, https://arxiv.org/abs/1812.06162, with trajectories of b samples as the
+    independent units: |G|^2 = mean_(u != v) G_u . G_v, and S = b (mean_u |G_u|^2 - |G|^2).
+
+    Args:
+        unit_gram: inner products of the G_u [U, U].
+        samples_per_unit: b.
+        resamples: of the bootstrap over units; 0 leaves intervals out.
+        seed: of the bootstrap.
+
+    Returns:
+        `signal` |G|^2, `noise` S and `critical_batch` S/|G|^2, each with an interval.
+
+    Example:
+        >>> import isobatch as ib
+        >>> scale = ib.gradients.noise_scale(ib.gradients.gram_of([[1.0], [3.0]]), samples_per_unit=6, resamples=0)
+        >>> scale.signal.value, scale.noise.value, scale.critical_batch.value
+        (3.0, 12.0, 4.0)
     """
     gram, b = square(unit_gram), samples_per_unit
     if b <= 0:
@@ -76,9 +92,24 @@ def noise_scale(unit_gram: ArrayLike, samples_per_unit: float, resamples: int = 
 
 
 def smooth(signals: ArrayLike, traces: ArrayLike, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Running |G|^2, S and S/|G|^2 [steps], each sum_s decay^(t-s) x_s / sum_s decay^(t-s), ratio last.
+    """Running |G|^2, S and S/|G|^2, each mean sum_s decay^(t-s) x_s / sum_s decay^(t-s), the ratio last.
 
-    Numerator and denominator are averaged apart, since a mean of ratios would be biased and may divide by zero.
+    Numerator and denominator are averaged apart, since a mean of ratios would be biased and may divide by zero:
+    McCandlish et al. (2018), appendix A, https://arxiv.org/abs/1812.06162.
+
+    Args:
+        signals: |G|^2 of each step [steps].
+        traces: S of each step [steps].
+        decay: from 0, each step alone, up to 1.
+
+    Returns:
+        The three running values, each [steps].
+
+    Example:
+        >>> import isobatch as ib
+        >>> signal, noise, critical_batch = ib.gradients.smooth([1.0, 3.0], [4.0, 4.0], decay=0.5)
+        >>> [round(float(value), 3) for value in (signal[-1], noise[-1], critical_batch[-1])]
+        [2.333, 4.0, 1.714]
     """
     if not 0 <= decay < 1:
         raise UsageError(f"decay = {decay}: give a number from 0 up to, but not including, 1")

@@ -64,14 +64,44 @@ class PairSums:
 
 
 def pair_sums(gram: ArrayLike, layout: Layout) -> PairSums:
-    """From the Gram matrix [n, n] of all samples."""
+    """Sums of g_i . g_j over the pairs of samples of each batch, by lag: what variance and correlations are made of.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n].
+        layout: which batch, trajectory and time step each of the n samples comes from.
+
+    Returns:
+        `products` [C, K] of C kinds of pairs (a sample with itself, lag 1, 2, ..., two trajectories) in K batches, and
+        what centers them.
+
+    Example:
+        >>> import isobatch as ib
+        >>> layout = ib.gradients.Layout.of(trajectory=[0, 0, 1], batch=[0, 0, 0])
+        >>> sums = ib.gradients.pair_sums([[1, 2, 3], [2, 4, 5], [3, 5, 9]], layout)
+        >>> sums.products.round(6).tolist()  # 1 + 4 + 9, 2 + 2, 3 + 3 + 5 + 5
+        [[14.0], [4.0], [16.0]]
+    """
     gram = square(gram, len(layout.time))
     projected = project(gram, layout.batch)
     return _collect(lambda i: (gram[np.ix_(i, i)], projected[i]), mean_gram(gram, layout.batch), layout)
 
 
 def pair_sums_of(gradients: ArrayLike, layout: Layout) -> PairSums:
-    """From the gradients [n, P] themselves, one trajectory at a time: for n too large for an [n, n] matrix."""
+    """`pair_sums` from the gradients themselves, one trajectory at a time: for n too large for an [n, n] matrix.
+
+    Args:
+        gradients: per-sample gradients [n, P].
+        layout: which batch, trajectory and time step each of the n samples comes from.
+
+    Returns:
+        As `pair_sums`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> layout = ib.gradients.Layout.of(trajectory=[0, 0, 1], batch=[0, 0, 0])
+        >>> ib.gradients.pair_sums_of([[1.0], [2.0], [3.0]], layout).products.round(6).tolist()
+        [[14.0], [4.0], [18.0]]
+    """
     gradients = np.asarray(gradients)
     if gradients.ndim != 2 or len(gradients) != len(layout.time):
         raise UsageError(f"gradients have shape {gradients.shape}: give one row for each of {len(layout.time)} samples")

@@ -15,14 +15,44 @@ from isobatch.gradients.layout import mean_gram, square
 
 
 def minibatch_variance(gram: ArrayLike, size: int) -> float:
-    """Minibatches of `size` samples of the batch with this Gram matrix [B, B], every subset equally likely."""
+    """E|G_m - G_B|^2 = (1 - m/B) s^2/m of minibatches of m samples, every subset of the batch equally likely.
+
+    Sampling without replacement, s^2 = sum_i |g_i - G_B|^2 / (B - 1): Cochran 1977, theorem 2.2;
+    https://en.wikipedia.org/wiki/Standard_error#Finite_population_correction_(FPC).
+
+    Args:
+        gram: inner products of the per-sample gradients of one batch [B, B].
+        size: m.
+
+    Returns:
+        A number: 0 where a minibatch is the batch.
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.gradients.minibatch_variance(ib.gradients.gram_of([[1.0], [3.0]]), size=1)
+        1.0
+    """
     return _without_replacement(square(gram), size, "samples")
 
 
 def row_variance(gram: ArrayLike, rows: ArrayLike, count: int) -> float:
-    """Minibatches of `count` whole environments; `rows` [B] names the environment of each sample.
+    """`minibatch_variance` of minibatches that are whole environments.
 
     Cluster sampling: the same formula on the rows' means, so rows must be of equal length.
+
+    Args:
+        gram: inner products of the per-sample gradients of one batch [B, B].
+        rows: the environment of each sample [B].
+        count: environments in a minibatch.
+
+    Returns:
+        A number: 0 where a minibatch is the batch.
+
+    Example:
+        >>> import isobatch as ib
+        >>> gram = ib.gradients.gram_of([[0.0], [2.0], [3.0], [3.0]])
+        >>> ib.gradients.row_variance(gram, rows=[0, 0, 1, 1], count=1)
+        1.0
     """
     gram = square(gram)
     if np.shape(rows) != (len(gram),):

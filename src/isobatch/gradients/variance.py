@@ -46,9 +46,28 @@ class Decomposition:
 def decompose(
     gram: ArrayLike, layout: Layout, lags: Sequence[int] | None = None, resamples: int = 1000, seed: int = 0
 ) -> Decomposition:
-    """From the Gram matrix [n, n] of per-sample gradients of three or more independent batches (four for intervals).
+    """Var(G_B) = (1/B^2) E[sum_i |d_i|^2 + sum_(i != j) d_i . d_j], by kinds of pairs; d_i = g_i - E[G_B].
 
-    `lags` = None means every lag.
+    Bienaymé's identity, https://en.wikipedia.org/wiki/Bienaym%C3%A9%27s_identity. Unbiased: E[G_B] comes from other
+    batches than the pair.
+
+    Args:
+        gram: inner products of the per-sample gradients [n, n], of three independent batches, four for intervals.
+        layout: which batch, trajectory and time step each of the n samples comes from.
+        lags: those whose parts are told apart; None for every lag.
+        resamples: of the bootstrap over batches; 0 leaves intervals out.
+        seed: of the bootstrap.
+
+    Returns:
+        `total`, `individual`, `covariance`, `within`, `across`, `by_lag`, `effective_samples`, each with an interval.
+
+    Example:
+        >>> import isobatch as ib, numpy as np
+        >>> gradients = np.random.default_rng(0).normal(size=(64, 5))  # 8 batches of 2 trajectories of 4 steps
+        >>> layout = ib.gradients.Layout.of(trajectory=np.arange(64) // 4, batch=np.arange(64) // 8)
+        >>> parts = ib.gradients.decompose(ib.gradients.gram_of(gradients), layout)
+        >>> bool(np.isclose(parts.total.value, parts.individual.value + parts.covariance.value))
+        True
     """
     return decompose_sums(pair_sums(gram, layout), lags, resamples, seed)
 
@@ -56,7 +75,25 @@ def decompose(
 def decompose_sums(
     sums: PairSums, lags: Sequence[int] | None = None, resamples: int = 1000, seed: int = 0
 ) -> Decomposition:
-    """The same from `pairs.pair_sums` or `pairs.pair_sums_of`, for data too large for a Gram matrix."""
+    """`decompose` for data too large for a Gram matrix.
+
+    Args:
+        sums: those of `pair_sums` or `pair_sums_of`.
+        lags: those whose parts are told apart; None for every lag.
+        resamples: of the bootstrap over batches; 0 leaves intervals out.
+        seed: of the bootstrap.
+
+    Returns:
+        As `decompose`.
+
+    Example:
+        >>> import isobatch as ib, numpy as np
+        >>> gradients = np.random.default_rng(0).normal(size=(64, 5))  # 8 batches of 2 trajectories of 4 steps
+        >>> layout = ib.gradients.Layout.of(trajectory=np.arange(64) // 4, batch=np.arange(64) // 8)
+        >>> parts = ib.gradients.decompose_sums(ib.gradients.pair_sums_of(gradients, layout), lags=[1, 3])
+        >>> [lag for lag, part in parts.by_lag]
+        [1, 3]
+    """
     lags = range(1, sums.longest_lag + 1) if lags is None else lags
     total, sample = direct(sums.batch_gram), sums.centered(INDIVIDUAL, power=1)
     of = partial(estimate, units=sums.batches, resamples=resamples, seed=seed, distinct=3, what="batches")
@@ -79,9 +116,23 @@ def direct(batch_gram: np.ndarray) -> Statistic:
 
 
 def direct_variance(batch_gram: ArrayLike, resamples: int = 1000, seed: int = 0) -> Estimate:
-    """Var(G_B) from inner products [K, K] of K independent batch gradients.
+    """Var(G_B) = mean_k |G_k|^2 - mean_(k != l) G_k . G_l, from independent batches alone.
 
-    The value needs two batches (`resamples` = 0), its interval four.
+    The sample variance, summed over parameters, as in McCandlish et al. (2018), appendix A,
+    https://arxiv.org/abs/1812.06162.
+
+    Args:
+        batch_gram: inner products of K independent batch gradients [K, K]: two for the value, four for its interval.
+        resamples: of the bootstrap over batches; 0 leaves the interval out.
+        seed: of the bootstrap.
+
+    Returns:
+        An estimate with its interval, which does not go below 0.
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.gradients.direct_variance(ib.gradients.gram_of([[1.0], [3.0]]), resamples=0).value
+        2.0
     """
     batch_gram = square(batch_gram)
     return estimate(direct(batch_gram), len(batch_gram), resamples, seed, distinct=2, what="batches", least=0.0)

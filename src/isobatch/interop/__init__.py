@@ -30,14 +30,38 @@ LIBRARIES: dict[str, Library] = {module.LIBRARY.name: module.LIBRARY for module 
 
 
 def library(name: str) -> Library:
-    """The library of that name, or a UsageError."""
+    """A library whose settings can be read and written, by its name.
+
+    Args:
+        name: a key of `LIBRARIES`: zoo, cleanrl, rllib, ...
+
+    Returns:
+        What the functions of this module take as `library`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.interop.library("cleanrl").title
+        'CleanRL'
+    """
     if name not in LIBRARIES:
         raise unknown_name(f"library {name!r}", name, LIBRARIES)
     return LIBRARIES[name]
 
 
 def called_elsewhere(name: str) -> list[str]:
-    """The settings here that some library calls so: lr, n_envs."""
+    """The settings here that some library calls so.
+
+    Args:
+        name: a setting of any library, as `lr`.
+
+    Returns:
+        Names of settings here, none if no library has it.
+
+    Example:
+        >>> import isobatch as ib
+        >>> ib.interop.called_elsewhere("n_envs")
+        ['num_envs']
+    """
     keys = [key for library in LIBRARIES.values() for keys in library.algorithms.values() for key in keys]
     fields = [key.fields for key in keys if name in (each.rpartition(".")[2] for each in key.names)]
     return list(dict.fromkeys(sum(fields, ())))
@@ -51,9 +75,24 @@ def read(
     algo: str = "ppo",
     overrides: Mapping[str, object] | None = None,
 ) -> LibrarySettings:
-    """Hyperparameters in the library's own words; `overrides` are settings of ours that win over them.
+    """Hyperparameters in a library's own words; a text that looks like another library's is refused, with its name.
 
-    A text that looks like another library's is refused, with its name.
+    Args:
+        library: of `library(name)`.
+        text: a file or command line of it.
+        env: which environment, where the text has several.
+        algo: ppo, or another one that the library has.
+        overrides: settings of ours that win over the text's.
+
+    Returns:
+        Its `config` here, and what `answer` needs to write it back.
+
+    Example:
+        >>> import isobatch as ib
+        >>> zoo = ib.interop.library("zoo")
+        >>> text = "{n_envs: 8, n_steps: 32, batch_size: 64, n_timesteps: 1e5, policy: MlpPolicy}"
+        >>> ib.interop.read(zoo, text, env="CartPole-v1").config.num_minibatches
+        4
     """
     try:
         settings, env = library.form.parse(text, env)

@@ -121,7 +121,24 @@ def from_settings(
     algo: str = "ppo",
     overrides: Mapping[str, object] | None = None,
 ) -> LibrarySettings:
-    """As `read`, from a mapping that is already parsed."""
+    """As `read`, from a mapping that is already parsed.
+
+    Args:
+        library: of `library(name)`.
+        settings: hyperparameters in its words, by name.
+        env: an environment.
+        algo: ppo, or another one that the library has.
+        overrides: settings of ours that win over them.
+
+    Returns:
+        Its `config` here, and what `answer` needs to write it back.
+
+    Example:
+        >>> import isobatch as ib
+        >>> settings = dict(n_envs=8, n_steps=32, batch_size=64, n_timesteps=100_000)
+        >>> ib.interop.from_settings(ib.interop.library("zoo"), settings, env="CartPole-v1").config.num_minibatches
+        4
+    """
     if algo not in library.algorithms:
         known = ", ".join(library.algorithms)
         raise UsageError(f"algo={algo!r} cannot be read from {library.title}: use {known}.")
@@ -146,7 +163,24 @@ def write(
     before: Mapping[str, object] | None = None,
     config_before: Config | None = None,
 ) -> SettingsByName:
-    """`config` in the library's words; what stood `before` and still holds keeps its place and its spelling."""
+    """A config in a library's words; what stood `before` and still holds keeps its place and its spelling.
+
+    Args:
+        library: of `library(name)`.
+        algo: one that the library has.
+        config: what to write.
+        before: its settings so far, if there are any.
+        config_before: the config that they were read as.
+
+    Returns:
+        Its settings by name.
+
+    Example:
+        >>> import isobatch as ib
+        >>> config = ib.preset("ppo", "CartPole-v1", num_envs=8, num_steps=32, num_minibatches=2)
+        >>> ib.interop.write(ib.interop.library("zoo"), "ppo", config)["batch_size"]
+        128
+    """
     keys = library.algorithms[algo]
     settings: SettingsByName = copy.deepcopy(dict(before or {}))
     for key in keys:
@@ -187,7 +221,25 @@ class Answer:
 
 
 def answer(after: Config, source: LibrarySettings | None, library: Library) -> Answer:
-    """`after` for `library`, where it may have come from (`source`) or not."""
+    """A config for a library, with what it has no words for and what it computes otherwise.
+
+    Args:
+        after: what to write.
+        source: what it came from, if it was read from a library, this one or another.
+        library: the one it is for.
+
+    Returns:
+        `text` and `settings` in its words; `unsaid`, `kept`, `left_behind` and `differences`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> zoo = ib.interop.library("zoo")
+        >>> text = "{n_envs: 8, n_steps: 32, batch_size: 64, n_timesteps: 1e5}"
+        >>> before = ib.interop.read(zoo, text, env="CartPole-v1")
+        >>> after = ib.rescale(before.config, num_envs=4, keep="minibatch-count").after
+        >>> ib.interop.answer(after, before, zoo).settings["batch_size"]
+        32
+    """
     kept: list[str] = []
     left_behind: list[str] = []
     also_changed: list[str] = []

@@ -98,13 +98,47 @@ def number_bytes() -> int:
 
 
 def gram(losses: Losses, network: PyTree, samples: PyTree) -> Float[Array, "n n"]:
-    """G_ij = g_i . g_j of the per-sample gradients of `losses`, exactly."""
+    """g_i . g_j of the per-sample gradients of a loss, exactly, without holding n x P numbers.
+
+    Dense layers by their inputs and deltas, (x_i . x_j)(d_i . d_j): Goodfellow 2015, https://arxiv.org/abs/1510.01799.
+
+    Args:
+        losses: (network, samples) -> losses [n].
+        network: a pytree of parameters; its layers of this package are the fast ones.
+        samples: a pytree of arrays [n, ...].
+
+    Returns:
+        The Gram matrix [n, n], for `isobatch.gradients`.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> def losses(weights, samples):  # [P], [n, P] -> [n]
+        ...     return samples @ weights
+        >>> weights, samples = jnp.zeros(2), jnp.array([[1.0, 0.0], [1.0, 2.0]])
+        >>> ib.laboratory.gram(losses, weights, samples).tolist()
+        [[1.0, 1.0], [1.0, 5.0]]
+    """
     return _gram(losses, plan(losses, network, samples), network, samples)
 
 
 @cache
 def compiled_gram(losses: Losses) -> Callable[[PyTree, PyTree], Array]:
-    """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept."""
+    """`gram` of one kind of loss, for many sets of samples: what is planned and compiled for their shapes is kept.
+
+    Args:
+        losses: (network, samples) -> losses [n].
+
+    Returns:
+        A function (network, samples) -> the Gram matrix [n, n].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> def losses(weights, samples):  # [P], [n, P] -> [n]
+        ...     return samples @ weights
+        >>> weights, samples = jnp.zeros(2), jnp.array([[1.0, 0.0], [1.0, 2.0]])
+        >>> ib.laboratory.compiled_gram(losses)(weights, samples).tolist()
+        [[1.0, 1.0], [1.0, 5.0]]
+    """
     plans: dict[tuple[object, ...], GramPlan] = {}
 
     def run(network: PyTree, samples: PyTree) -> Array:

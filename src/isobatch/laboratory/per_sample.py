@@ -24,13 +24,47 @@ MOST_NUMBERS = 2**21  # in them: a convolution keeps some hundred times as many 
 
 
 def vanilla(policy: Policy, samples: tuple[Array, Array, Array]) -> Float[Array, " n"]:
-    """-A log pi(a|s) of observations, actions and advantages: its gradients g_i are those of the policy gradient."""
+    """-A log pi(a|s), whose gradients g_i are those of the policy gradient.
+
+    Sutton et al. 1999, https://papers.nips.cc/paper/1713; the formula is `isobatch.losses.policy_gradient`.
+
+    Args:
+        policy: observations -> a distribution, such as `networks.policy`.
+        samples: observations [n, ...], actions [n, ...] and advantages [n].
+
+    Returns:
+        Losses [n].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> networks = ib.make_actor_critic(ib.preset("ppo", "CartPole-v1"), (4,), ib.Discrete(2), seed=0)
+        >>> samples = jnp.zeros((3, 4)), jnp.array([0, 1, 1]), jnp.array([1.0, -1.0, 0.0])
+        >>> ib.laboratory.vanilla(networks.policy, samples).shape
+        (3,)
+    """
     obs, action, advantage = samples
     return policy_gradient(policy(obs).log_prob(action), advantage)
 
 
 def full(config: Config, hypers: Hypers, averaged: Policy | None = None) -> Losses:
-    """The objective of a run at any policy: ratios, clipping or KL penalty, around the proximal policy of its batch."""
+    """The objective of a run at any policy: ratios, clipping or KL penalty, around the proximal policy of its batch.
+
+    Its formulas are those of `isobatch.losses`, with their sources.
+
+    Args:
+        config: whose objective, importance and proximal policy are taken.
+        hypers: the coefficients.
+        averaged: the averaged proximal policy, where the objective has one.
+
+    Returns:
+        A function (policy, batch) -> losses [n], for `per_sample_gradients` and `gram`.
+
+    Example:
+        >>> import isobatch as ib
+        >>> config = ib.preset("ppo", "CartPole-v1")
+        >>> callable(ib.laboratory.full(config, config.hypers))
+        True
+    """
 
     def of(policy: Policy, batch: Batch) -> Float[Array, " n"]:
         return policy_loss(config, batch, policy(batch.obs), averaged, hypers)[0]
@@ -41,7 +75,25 @@ def full(config: Config, hypers: Hypers, averaged: Policy | None = None) -> Loss
 def per_sample_gradients(
     losses: Losses, network: PyTree, samples: PyTree, microbatch: int = 256
 ) -> Float[Array, "n P"]:
-    """g_n = d loss_n / d parameters, [n, P]; `microbatch` of them are computed at a time."""
+    """g_i = d loss_i / d parameters of single samples, one row each.
+
+    Args:
+        losses: (network, samples) -> losses [n].
+        network: a pytree of P parameters.
+        samples: a pytree of arrays [n, ...].
+        microbatch: samples that are differentiated at the same time.
+
+    Returns:
+        Gradients [n, P].
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> def losses(weights, samples):  # [P], [n, P] -> [n]
+        ...     return samples @ weights
+        >>> weights, samples = jnp.zeros(2), jnp.array([[1.0, 0.0], [1.0, 2.0]])
+        >>> ib.laboratory.per_sample_gradients(losses, weights, samples).tolist()
+        [[1.0, 0.0], [1.0, 2.0]]
+    """
 
     def gradient(sample: PyTree) -> Float[Array, " P"]:
         alone = jax.tree.map(lambda leaf: leaf[None], sample)

@@ -41,7 +41,30 @@ def directional(losses: Losses, network: PyTree, samples: PyTree, direction: PyT
 def projected_gram(
     losses: Losses, network: PyTree, samples: PyTree, directions: int, seed: Seed = 0
 ) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
-    """The inner products, and a standard error of each that is never too small on average."""
+    """g_i . g_j by k random directions of signs, for networks or samples too large for the exact ones.
+
+    z_i = (g_i . r_1, ..., g_i . r_k)/sqrt(k) has E[z_i . z_j] = g_i . g_j: Achlioptas 2003,
+    https://doi.org/10.1016/S0022-0000(03)00025-4.
+
+    Args:
+        losses: (network, samples) -> losses [n].
+        network: a pytree of parameters.
+        samples: a pytree of arrays [n, ...].
+        directions: k.
+        seed: of the directions.
+
+    Returns:
+        The inner products [n, n], and a standard error of each [n, n] that is never too small on average.
+
+    Example:
+        >>> import isobatch as ib, jax.numpy as jnp
+        >>> def losses(weights, samples):  # [P], [n, P] -> [n]
+        ...     return samples @ weights
+        >>> weights, samples = jnp.zeros(2), jnp.array([[1.0, 0.0], [1.0, 2.0]])
+        >>> products, errors = ib.laboratory.projected_gram(losses, weights, samples, directions=8)
+        >>> products.shape, round(float(products[0, 0]), 3)  # exact where a gradient has one number, whatever its sign
+        ((2, 2), 1.0)
+    """
     z = project(losses, network, samples, directions, seed)
     products = z @ z.T
     squares = jnp.diagonal(products)

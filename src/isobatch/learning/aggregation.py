@@ -72,7 +72,7 @@ def sample_weights(
 
 
 def aggregate(losses: Float[Array, "*B"], weights: Float[Array, "*B"]) -> Float[Array, ""]:
-    """(1/|B|) sum_b w_b L_b: the one number whose gradient is followed.
+    """(1/|B|) sum_b w_b L_b: the one number whose gradient is followed; `sample_weights` has the source.
 
     Args:
         losses: per-sample losses [*B].

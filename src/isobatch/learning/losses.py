@@ -24,7 +24,9 @@ Scalar = Float[Array, ""] | float
 
 
 def policy_gradient(log_prob: PerSample, advantage: PerSample) -> PerSample:
-    """-log pi_theta(a|s) A, whose gradient is the vanilla policy gradient (Sutton et al. 1999).
+    """-log pi_theta(a|s) A, whose gradient is the vanilla policy gradient.
+
+    Sutton et al. 1999, https://papers.nips.cc/paper/1713.
 
     Args:
         log_prob: log pi_theta(a|s) of the sampled actions [*B].
@@ -94,6 +96,14 @@ def clipped(
 def clip_bounds(clip_eps: Scalar) -> tuple[Scalar, Scalar]:
     """Bounds log(1 - eps) and log(1 + eps) of log r. From eps = 1 on nothing is clipped from below.
 
+    Schulman et al. 2017, equation 7, https://arxiv.org/abs/1707.06347, in log space.
+
+    Args:
+        clip_eps: eps, a number.
+
+    Returns:
+        The two bounds, numbers.
+
     Example:
         >>> import isobatch as ib
         >>> [round(float(bound), 4) for bound in ib.losses.clip_bounds(0.2)]
@@ -124,7 +134,8 @@ def squared_log_ratio(log_prob: PerSample, log_prox: PerSample) -> PerSample:
 def loglinear(log_prob: PerSample, log_behav: PerSample, alpha: PerSample | Scalar) -> PerSample:
     """log pi_prox = log pi_behav + alpha (log pi_theta - log pi_behav), detached.
 
-    A proximal policy between the behavior and the current one that needs no network of its own.
+    A proximal policy between the behavior and the current one that needs no network of its own: A-3PO (Li et al. 2025,
+    https://arxiv.org/abs/2512.06547).
 
     Args:
         log_prob, log_behav: log-probabilities of the sampled actions [*B].
@@ -185,7 +196,9 @@ def capped_behavior(log_prob: PerSample, log_behav: PerSample, cap: Scalar) -> P
 
 
 def value_loss(value: PerSample, target: PerSample) -> PerSample:
-    """1/2 (V - target)^2. The reference code has no 1/2: its coefficient .5 is 1 here.
+    """1/2 (V - target)^2: Schulman et al. 2017, equation 9, https://arxiv.org/abs/1707.06347, where it has no 1/2.
+
+    Nor has it in the reference code, whose coefficient .5 is 1 here.
 
     Args:
         value: V(s) [*B].
