@@ -117,3 +117,17 @@ def test_wrong_keywords_are_one_sentence(keywords: dict[str, Any], sentence: str
     with pytest.raises(ib.UsageError) as caught:
         ib.train(ib.preset(), **keywords)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "keyword", "meant"),
+    [
+        ("rescale", "num_env", "num_envs"), ("advise", "fact", "facts"), ("evaluate", "episode", "episodes"),
+        ("diagnose", "option", "options"), ("plan", "scor", "score"), ("tune", "budgt", "budget"),
+        ("run_study", "scle", "scale"), ("make_train", "netwrks", "networks"), ("plot", "metrics", "metric"),
+        ("load_agent", "chekpoint", "checkpoint"), ("from_sb3", "num_envs", "n_envs"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_have_the_nearest_names(name: str, keyword: str, meant: str) -> None:
+    with pytest.raises(ib.UsageError, match=rf"unknown argument '{keyword}'; did you mean.* {meant}\b"):
+        getattr(ib, name)(**{keyword: 1})

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class UsageError(ValueError):
@@ -47,3 +53,17 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> UsageError:
     """The complaint about a name that is none of the known ones; `what` says what it should be the name of."""
     known = list(known)
     return UsageError(f"{what} is unknown{near_matches(name, known) or '; use ' + ', '.join(known) + '.'}")
+
+
+def check_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function; an argument that it does not have is a UsageError with the nearest names, as a flag's is."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                raise UsageError(f"unknown argument {name!r}{near_matches(name, known) or '; use ' + ', '.join(known)}")
+        return function(*args, **kwargs)
+
+    return checked

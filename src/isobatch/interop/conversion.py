@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isobatch.advice.kl_control import KlControl
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.formatting import counted, rounded
 from isobatch.interop.keys import ENDLESS
 from isobatch.interop.library import LibrarySettings, from_settings
@@ -81,6 +81,7 @@ def as_algorithm(config: Config, algo: str) -> Converted:
     return Converted(after, tuple(remarks))
 
 
+@check_keywords
 def from_sb3(
     settings: Mapping[str, object],
     *,

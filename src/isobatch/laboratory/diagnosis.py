@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from isobatch.envs.registry import environment_of
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.formatting import Say, html_list, html_table
 from isobatch.laboratory.branch_costs import branch_sentence
 from isobatch.laboratory.costs import MeasurementPlan, plan
@@ -82,6 +82,7 @@ class Diagnosis:
         return {"iteration": self.iteration, "env_steps": self.env_steps, **measured, "sentences": self.sentences()}
 
 
+@check_keywords
 def diagnose(
     run_dir: str | Path,
     options: LabOptions = STANDARD_OPTIONS,

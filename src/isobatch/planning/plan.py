@@ -9,7 +9,7 @@ from pathlib import Path
 from isobatch.advice.monitors import affordable_lag
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.formatting import counted
 from isobatch.planning.biases import Biases
 from isobatch.planning.critical_batches import stages_of
@@ -37,6 +37,7 @@ Watch = Callable[[str, float], None]
 Say = Callable[[str], None]
 
 
+@check_keywords
 def plan(
     run_dir: str | Path,
     score: float | None = None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from isobatch.errors import check_keywords
 from isobatch.training.agent import Agent, learned_of
 from isobatch.training.loading import load_run
 
 
+@check_keywords
 def load_agent(run_dir: str | Path, checkpoint: str | int = "newest", policy_seed: int | None = None) -> Agent:
     """The agent that a run trained.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 
+from isobatch.errors import check_keywords
 from isobatch.formatting import by_magnitude, html_table, plain_table
 from isobatch.rollouts.evaluation import Episodes, Policies, StackedPolicies
 from isobatch.rollouts.evaluation import evaluate as play_all
@@ -40,6 +41,7 @@ class Evaluation(Episodes):
 COLUMNS = ["seed", "return", "std", "min", "max", "length"]
 
 
+@check_keywords
 def evaluate(
     trained: str | Path | Result | Agent,
     episodes: int = 100,

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isobatch.errors import UsageError, unknown_name
+from isobatch.errors import UsageError, check_keywords, unknown_name
 from isobatch.formatting import counted, html_list, html_table, plain_table, rounded, setting_text
 from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.evidence import better_than
@@ -93,6 +93,7 @@ class Rescaled:
         }
 
 
+@check_keywords
 def rescale(
     config: Config,
     *,

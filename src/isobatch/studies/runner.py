@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from isobatch.envs.registry import environment_of, host_environment_of
+from isobatch.errors import check_keywords
 from isobatch.executors.cores import available_cores
 from isobatch.executors.interface import Executor, Job
 from isobatch.executors.processes import LocalProcesses
@@ -24,6 +25,7 @@ Watch = Callable[[str, float], None]
 Result = PartResult | MeasurementResult
 
 
+@check_keywords
 def run_study(
     study: Study | str,
     scale: str,

@@ -11,11 +11,12 @@ from isobatch.advice.monitors import Metrics
 from isobatch.advice.rules_of_thumb import Facts
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, MultiDiscrete
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.settings.config import Config
 from isobatch.training.memory import available_bytes, rollout_bytes
 
 
+@check_keywords
 def advise(config: Config, facts: Facts | None = None, metrics: Metrics | None = None) -> Advice:
     """Every rule of thumb for `config`; with the `metrics` of a run, what the monitors see in them.
 

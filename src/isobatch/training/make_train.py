@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.envs.registry import environment_of
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.learning.iteration import iterate
 from isobatch.learning.state import TrainState
 from isobatch.networks.custom_networks import Factory
@@ -40,6 +40,7 @@ class TrainFunctions(NamedTuple):
     `metrics.csv`, NaN where an iteration has none. Pure: for `jax.jit`, `jax.vmap` and `jax.shard_map`."""
 
 
+@check_keywords
 def make_train(
     config: Config,
     env: Environment | None = None,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_keywords
 from isobatch.training.curves import Run, draw_runs
 from isobatch.training.metrics import RETURN
 from isobatch.training.result import Result
 from isobatch.training.run_directory import RunDirectory
 
 
+@check_keywords
 def plot(*runs: str | Path | Result, out: str | Path | None = None, metric: str = RETURN) -> Path:
     """Draw learning curves of one or several runs: the mean over seeds in a band of one standard deviation.
 

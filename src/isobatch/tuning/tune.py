@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from isobatch.envs.registry import environment_of
-from isobatch.errors import RunError
+from isobatch.errors import RunError, check_keywords
 from isobatch.executors.interface import Executor
 from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
@@ -28,6 +28,7 @@ from isobatch.tuning.trials import ranked
 from isobatch.tuning.tuned import Finalist, Tuned
 
 
+@check_keywords
 def tune(
     config: Config,
     *,
