@@ -101,9 +101,9 @@ def seen(room: str, obs: float) -> jax.Array:
     return jnp.array([*np.eye(len(ROOMS))[ROOMS.index(room)], obs], jnp.float32)
 
 
-# What these two do, ppg-ewma does too.
+# What these three do, ppg-ewma and reinforce do too.
 @pytest.mark.parametrize(
-    "algo", [pytest.param(a, marks=[one_more_case] * (a in ("ppg", "ppo-ewma"))) for a in sorted(ALGORITHMS)]
+    "algo", [pytest.param(a, marks=[one_more_case] * (a in ("ppg", "ppo-ewma", "a2c"))) for a in sorted(ALGORITHMS)]
 )
 def test_every_algorithm_learns_every_probe(algo):
     networks, config = train(algo, Gallery()), config_for(algo)
@@ -116,7 +116,7 @@ def test_every_algorithm_learns_every_probe(algo):
         assert float(jnp.exp(policy.log_prob(jnp.array(best)))) > 0.9, (room, obs)
 
 
-@pytest.mark.parametrize("algo", ["ppo", "ppg-ewma"])
+@pytest.mark.parametrize("algo", [pytest.param("ppo", marks=one_more_case), "ppg-ewma"])
 def test_a_continuous_action_finds_its_target(algo):
     """Reward -(a - 0.5)^2: the mean goes to 0.5, the deviation shrinks, the value rises towards 0."""
     networks = train(algo, PROBES["Probe-Target"])

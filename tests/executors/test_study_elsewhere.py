@@ -97,9 +97,8 @@ def test_rows_are_the_same_after_a_node_was_lost(
     assert same_files(local, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    "sent", [None, *(pytest.param(sent, marks=one_more_case) for sent in (signal.SIGTERM, signal.SIGINT))]
-)
+@one_more_case
+@pytest.mark.parametrize("sent", [None, signal.SIGTERM, signal.SIGINT])
 def test_rows_of_two_processes_are_the_same(sent: signal.Signals | None, local: Path, tmp_path: Path) -> None:
     """Also after they were stopped in the middle of both parts."""
     process = start(tmp_path / "out", "--processes", "2")

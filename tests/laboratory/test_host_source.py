@@ -247,7 +247,7 @@ def test_every_section_and_the_same_seed_gives_the_same_numbers(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("env", "settings"),
     [
-        ("host_envs:Walk-v0", dict(vectorization="async")),
+        pytest.param("host_envs:Walk-v0", dict(vectorization="async"), marks=one_more_case),
         pytest.param("envpool/Acrobot-v1", {}, marks=needs_envpool),
     ],
 )
@@ -337,7 +337,7 @@ IMPALA: dict[str, Any] = dict(encoder="impala", arrangement="shared", channels=(
 @pytest.mark.parametrize(
     ("env", "limit"),
     [
-        ("host_envs:Pixels-v0", 40),
+        pytest.param("host_envs:Pixels-v0", 40, marks=one_more_case),
         pytest.param("envpool/CoinrunEasy-v0", 1000, marks=needs_procgen),
     ],
 )

@@ -21,7 +21,11 @@ JSON_FIELDS = {
 }  # fmt: skip
 
 
-every_algorithm = pytest.mark.parametrize("algo", [pytest.param(a, marks=pytest.mark.xdist_group(a)) for a in ALGOS])
+# What the two that are left to ISOBATCH_TEST_ALL do, ppg-ewma does too.
+every_algorithm = pytest.mark.parametrize(
+    "algo",
+    [pytest.param(a, marks=[pytest.mark.xdist_group(a)] + [one_more_case] * (a in ("ppg", "ppo-ewma"))) for a in ALGOS],
+)
 # For what compiles a program of its own and depends little on the algorithm.
 unlike_algorithms = pytest.mark.parametrize(
     "algo",

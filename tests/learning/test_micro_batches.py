@@ -100,7 +100,7 @@ def test_invariant_whether_noise_dominates_or_not(signal: float):
 SHARDED = dict(optimizer="adam-micro", micro_batch_size=4, num_shards=2)  # 8 samples of each shard in a minibatch
 
 
-@pytest.mark.parametrize("algo", [pytest.param(a, marks=[one_more_case] * (a != "ppg-ewma")) for a in ALGOS])
+@pytest.mark.parametrize("algo", [pytest.param(a, marks=[one_more_case] * (a != "ppo")) for a in ALGOS])
 def test_it_trains_in_shards_and_goes_on_after_a_kill(algo: str, tmp_path: Path):
     """Auxiliary phases included. A run that was resumed ends with the bits of one that was not."""
     config, run = tiny(algo, **SHARDED), tmp_path / "run"

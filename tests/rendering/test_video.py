@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from needs import one_more_case
 from PIL import Image
 from trained import Runs
 
@@ -31,6 +32,7 @@ def test_gif(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert [path.name for path in out.parent.iterdir()] == ["episode.gif"]
 
 
+@one_more_case
 def test_mp4(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     try:
         ffmpeg = find_ffmpeg()

@@ -179,6 +179,7 @@ def killed_and_resumed(run_dir: Path, config: ib.Config) -> str:
     return said
 
 
+@one_more_case
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path) -> None:
     """Episodes in progress are had again from their seeds and actions."""
     train(WALK, run_dir=tmp_path / "undisturbed", **OPTIONS)

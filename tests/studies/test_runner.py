@@ -86,6 +86,7 @@ class Away(LocalProcesses):
     shares_files = False
 
 
+@one_more_case
 def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after a kill that left a run half made; and where it does not see our files, these come back."""
     config = tiny(total_timesteps=96)

@@ -78,7 +78,10 @@ def test_an_actor_without_lag_is_the_run_by_turns(env: str):
 
 @pytest.mark.parametrize(
     "kind",
-    [dict(vectorization="async"), pytest.param(dict(env="envpool/CartPole-v1"), marks=needs_envpool)],
+    [
+        pytest.param(dict(vectorization="async"), marks=one_more_case),
+        pytest.param(dict(env="envpool/CartPole-v1"), marks=needs_envpool),
+    ],
     ids=["processes", "EnvPool"],
 )
 def test_two_halves_are_two_actors_without_lag(kind: dict[str, Any]):
@@ -190,7 +193,7 @@ def evil(deed: str, once: Path) -> Config:
     [
         ("raise", "thread"),
         ("hang", "thread"),
-        ("die", "process"),
+        pytest.param("die", "process", marks=one_more_case),
         pytest.param("nan-reward", "thread", marks=one_more_case),
         pytest.param("hang", "process", marks=one_more_case),
         pytest.param("raise", "process", marks=one_more_case),
