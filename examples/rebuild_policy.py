@@ -17,6 +17,7 @@ ACTIVATIONS = {
     None: lambda x: x,
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "silu": lambda x: x * (1 + np.tanh(x / 2)) / 2,  # = x / (1 + exp(-x)), which can overflow
     "gelu": lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
 }
@@ -105,7 +106,8 @@ def torch_module(layers: list[dict], tensors: dict[str, np.ndarray]):
     import torch
     from torch import nn
 
-    activations = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": lambda: nn.GELU(approximate="tanh")}
+    activations = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
+    activations["gelu"] = lambda: nn.GELU(approximate="tanh")
 
     class Apply(nn.Module):
         def __init__(self, function, inner=None):

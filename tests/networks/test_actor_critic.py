@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 ACTIVATIONS = {
     "tanh": math.tanh,
     "relu": lambda x: max(x, 0.0),
+    "elu": lambda x: x if x > 0 else math.exp(x) - 1,
     "silu": lambda x: x / (1 + math.exp(-x)),
     "gelu": lambda x: x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),  # its usual tanh form
 }

@@ -17,6 +17,7 @@ from isobatch.settings.config import Activation, Config, Encoder
 ACTIVATIONS: dict[Activation, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
+    "elu": jax.nn.elu,
     "silu": jax.nn.silu,
     "gelu": jax.nn.gelu,
 }

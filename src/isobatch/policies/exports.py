@@ -49,6 +49,7 @@ KINDS = {
 ACTIVATIONS = {
     "tanh": "tanh(x)",
     "relu": "max(x, 0)",
+    "elu": "x where x > 0, else exp(x) - 1",
     "silu": "x / (1 + exp(-x))",
     "gelu": "x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
 }

@@ -18,7 +18,7 @@ from isobatch.policies.exports import Description, Layer
 
 OPSET, IR_VERSION = 20, 9  # 20 is the first with the gelu that is used here; any runtime since 2024 knows both
 LAST, FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # axes of images with channels last, and with channels first
-SIMPLE_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu"}
+SIMPLE_ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}
 
 Attribute = int | str | list[int] | tuple[int, ...]
 
