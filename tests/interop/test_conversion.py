@@ -128,7 +128,7 @@ def test_conversion_says_what_changes() -> None:
         "115 environment steps",
         "minibatch -> iteration",
         "100,000 -> 100,096",
-        "policy, clip_range",
+        "clip_range (its schedule, a line to 0)",
         "1/391",
     ):
         assert part in text

@@ -301,3 +301,29 @@ def test_cleanrl_ends_epochs_at_its_target() -> None:
     assert there.config.hypers.target_kl * 1.5 == pytest.approx(0.02)  # ours end at one and a half times it
     assert read("cleanrl", "ppo.py --num-envs 8").control is None
     assert not read("cleanrl", "ppo.py --num-envs 8").config.stop_at_target_kl
+
+
+def test_references_of_isaacgymenvs_are_filled_in_beside_the_file() -> None:
+    """Its YAML takes the number of environments from another file and lets the command line replace the epochs."""
+    text = """\
+params:
+  algo: {name: a2c_continuous}
+  config:
+    num_actors: ${....task.env.numEnvs}
+    max_epochs: ${resolve_default:500,${....max_iterations}}
+    horizon_length: 16
+    minibatch_size: 32768
+    mini_epochs: 4
+    learning_rate: 3e-4
+    gamma: 0.99
+    tau: 0.95
+"""
+    games = interop.library("rl-games")
+    with pytest.raises(UsageError, match="--num-envs"):
+        interop.read(games, text)
+    read = interop.read(games, text, overrides={"num_envs": 4096})
+    assert (read.config.num_minibatches, read.config.num_iterations) == (2, 500)
+    assert read.text(read.config) == text
+    smaller = yaml.safe_load(read.text(rescale(read.config, num_envs=1024).after))["params"]["config"]
+    assert smaller["num_actors"] == "${....task.env.numEnvs}"
+    assert smaller["max_epochs"] == "${resolve_default:2000,${....max_iterations}}"

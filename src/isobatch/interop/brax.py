@@ -28,12 +28,14 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.networks import activation, layers, of_value, other_value_network
 from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import SettingsByName, parse_value
 
 MARK = "unroll_length"
+LAYERS, VALUE_LAYERS = "network_factory.policy_hidden_layer_sizes", "network_factory.value_hidden_layer_sizes"
 
 
 def _int(known: Known, name: str) -> int:
@@ -96,6 +98,9 @@ PPO = (
     bound("max_grad_norm", "max_grad_norm", None),
     choice("normalize_advantage", "advantage_norm", True, on="minibatch", off="none"),
     choice("normalize_observations", "normalize_observations", False, on=True, off=False),
+    layers(LAYERS, (32,) * 4),
+    of_value(VALUE_LAYERS, (256,) * 5),
+    activation("network_factory.activation", "swish"),
     as_is(
         "action_repeat", 1, lambda value: "" if value == 1 else f"{value} steps for one: its num_timesteps count them"
     ),
@@ -128,6 +133,7 @@ LIBRARY = Library(
     fixed={"ppo": {**CLIPPED_PPO, "obs_clip": INF}},
     form=python_or_yaml(MARK),
     control=control,
+    only_there=other_value_network(LAYERS, VALUE_LAYERS),
     differences=differences,
     rounds_up=True,
 )

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.interop.form import Form
-from isobatch.interop.keys import Key, Known, Raw, as_is, choice, environment, number, one_clip, stop_at, whole
+from isobatch.interop.keys import Key, Known, Raw, choice, environment, key, number, one_clip, stop_at, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.networks import NATURE
 from isobatch.settings.parsing import SettingsByName, parse_value
 
 COMMAND = "command"
@@ -39,6 +40,7 @@ SCRIPTS: dict[str, SettingsByName] = {
         ent_coef=0.01,
     ),
     "ppo_atari.py": dict(env_id="BreakoutNoFrameskip-v4", total_timesteps=10_000_000, num_envs=8, clip_coef=0.1),
+    "ppo_atari_envpool.py": dict(env_id="Breakout-v5", total_timesteps=10_000_000, num_envs=8, clip_coef=0.1),
     "ppo_continuous_action.py": dict(
         env_id="HalfCheetah-v4",
         total_timesteps=1_000_000,
@@ -61,6 +63,12 @@ SCRIPTS: dict[str, SettingsByName] = {
         update_epochs=3,
     ),
 }
+NETWORKS: dict[str, SettingsByName] = {
+    "ppo_atari.py": NATURE,
+    "ppo_atari_envpool.py": NATURE,
+    "ppo_procgen.py": NATURE | {"encoder": "impala", "channels": [16, 32, 32], "hidden_sizes": [256]},
+}
+"""Networks of the scripts that have others than ppo.py, which has ours."""
 OTHERS = dict(gae_lambda=0.95, norm_adv=True, clip_vloss=True, vf_coef=0.5, max_grad_norm=0.5)
 DEFAULT = object()
 """Default that depends on the script."""
@@ -68,8 +76,24 @@ DEFAULT = object()
 
 def defaults(command: str) -> SettingsByName:
     """The defaults of the script that a command names, or of ppo.py."""
-    script = next((s for s in SCRIPTS if any(word.rsplit("/", 1)[-1] == s for word in command.split())), "ppo.py")
-    return OTHERS | SCRIPTS["ppo.py"] | SCRIPTS[script]
+    return OTHERS | SCRIPTS["ppo.py"] | SCRIPTS.get(_script(command), {})
+
+
+def _script(command: str) -> str:
+    """The file that a command runs."""
+    return next((word.rsplit("/", 1)[-1] for word in command.split() if word.endswith(".py")), "")
+
+
+def _network() -> Key:
+    """The script of a command says which network there is."""
+    fields = "encoder channels hidden_sizes activation arrangement"
+    return key(
+        COMMAND,
+        fields,
+        "",
+        lambda value, known: NETWORKS.get(_script(str(value)), {}),
+        lambda config, old, known: old,
+    )
 
 
 def _flag(key: Key) -> Key:
@@ -83,7 +107,7 @@ def _flag(key: Key) -> Key:
 
 
 PPO = (
-    as_is(COMMAND, ""),
+    _network(),
     *(
         _flag(key)
         for key in (

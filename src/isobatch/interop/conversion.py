@@ -40,7 +40,7 @@ def for_isobatch(there: LibrarySettings, config: Config | None = None, algo: str
         config = config.replace(total_timesteps=steps)
     if there.kept:
         remarks.append(f"without a counterpart here, so left out: {', '.join(there.kept)}")
-    remarks += [*there.remarks, *there.library.differences(config)]
+    remarks += [*there.only_there, *there.remarks, *there.library.differences(config)]
     remarks += _controlled(there.control)
     if algo is not None and algo != config.algo:
         made = as_algorithm(config, algo)
@@ -94,7 +94,8 @@ def from_sb3(
 
     Sizes, coefficients and schedules mean the same in both: `vf_coef` is doubled, since the value loss here is half the
     squared error; `batch_size` becomes a number of minibatches; the length of a run is rounded up to whole rollouts, as
-    Stable-Baselines3 does. What has no counterpart (`policy`, `policy_kwargs`, `target_kl`, `use_sde`) is left out.
+    Stable-Baselines3 does; `policy` and `policy_kwargs` say which network. What has no counterpart (`use_sde`,
+    `log_std_init`) is left out.
 
     Args:
         settings: keyword arguments; the learning rate and clip ranges may be functions of the remaining progress.

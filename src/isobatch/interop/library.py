@@ -44,6 +44,8 @@ class Library:
     """Its settings by name -> what steers by the KL divergence, if anything does."""
     remarks: Callable[[Raw], list[str]] = lambda raw: []
     """Its settings by name -> what the rules, or a run here, do not know of them."""
+    only_there: Callable[[Raw], list[str]] = lambda raw: []
+    """Its settings by name -> what a run elsewhere would not have of them, though they were read."""
     differences: Callable[[Config], list[str]] = lambda config: []
     """What it computes otherwise than we do from the same settings, each with its size."""
     rounds_up: bool = False
@@ -70,11 +72,11 @@ class LibrarySettings:
         """Settings that have no counterpart here; they are written back as they stood."""
         known = self._known()
         kept = []
-        for leaf, value in leaves(self.settings):
-            key = next((key for name, key in known.items() if _within(leaf, name)), None)
-            rest = key.rest(value) if key else ""
-            kept += [leaf] if key is None else [f"{leaf} ({rest})"] if rest else []
-        return kept
+        for leaf, _ in leaves(self.settings):
+            name = next((name for name in known if _within(leaf, name)), None)
+            rest = known[name].rest(get(self.settings, name)) if name else ""
+            kept += [leaf] if name is None else [f"{name} ({rest})"] if rest else []
+        return list(dict.fromkeys(kept))  # a mapping has several leaves
 
     @property
     def doubtful(self) -> list[str]:
@@ -94,6 +96,11 @@ class LibrarySettings:
     def remarks(self) -> list[str]:
         """What the rules, or a run here, do not know of these settings."""
         return self.library.remarks(self._setting)
+
+    @property
+    def only_there(self) -> list[str]:
+        """What a run elsewhere would not have of settings that were read."""
+        return self.library.only_there(self._setting)
 
     def _setting(self, name: str) -> object:
         return _raw(self.library.algorithms[self.algo], self.settings, name)
@@ -251,7 +258,7 @@ def answer(after: Config, source: LibrarySettings | None, library: Library) -> A
             also_changed = library.form.side_effects(source.source, text, env)
     else:
         algo, env = after.algo if after.algo in library.algorithms else "ppo", bare_name(after.env)
-        left_behind = source.kept if source else []
+        left_behind = [*source.kept, *source.only_there] if source else []
         settings = write(library, algo, after)
         text = library.form.render(settings, env)
     keys, ours = library.algorithms[algo], after.to_dict()

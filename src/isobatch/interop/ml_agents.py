@@ -34,6 +34,7 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.networks import separate
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
@@ -126,6 +127,23 @@ def _learning_rate_schedule() -> Key:
     )
 
 
+def _layers(name: str, default: int) -> Key:
+    """`num_layers` layers of `hidden_units` each; of other networks it is told what is nearest to the first one."""
+
+    def read(value: object, known: Known) -> SettingsByName:
+        width, number = (parse_value(name, known.raw(name), int) for name in (WIDTH, DEPTH))
+        return {"hidden_sizes": [width] * number}
+
+    return key(
+        name,
+        "hidden_sizes",
+        default,
+        read,
+        lambda config, old, known: config.hidden_sizes[0] if name == WIDTH else len(config.hidden_sizes),
+    )
+
+
+WIDTH, DEPTH = "network_settings.hidden_units", "network_settings.num_layers"
 PPO = (
     _buffer(),
     _horizon(),
@@ -139,6 +157,9 @@ PPO = (
     one_clip("hyperparameters.epsilon", 0.2),
     number("hyperparameters.beta", "ent_coef", 5e-3),
     choice("network_settings.normalize", "normalize_observations", False, on=True, off=False),
+    _layers(WIDTH, 128),
+    _layers(DEPTH, 2),
+    separate("hyperparameters.shared_critic", False, shared_if=True),
     _schedule("epsilon_schedule", "epsilon"),
     _schedule("beta_schedule", "beta"),
 )
@@ -223,6 +244,7 @@ LIBRARY = Library(
             "clip_value_loss": True,
             "vf_coef": 1.0,
             "max_grad_norm": INF,
+            "activation": "silu",
         }
     },
     form=Form(parse, render, edit, lambda text, env: entry_text(text, "behaviors", str(env)), entries=entries),

@@ -2,8 +2,9 @@
 
 `minibatch_size` is our *optimization batch*, in samples; `num_actors` x `horizon_length` is our *iteration batch*. So
 adding environments adds minibatches of the same size. Isaac Lab's files say `num_actors: -1`, to be filled in by the
-script: give the number beside the file (`--num-envs`). Where an environment has several agents each of them counts:
-minibatches that do not divide num_actors x horizon_length show how many there are at least.
+script, and those of IsaacGymEnvs `${....task.env.numEnvs}`: give the number beside the file (`--num-envs`). Where an
+environment has several agents each of them counts: minibatches that do not divide num_actors x horizon_length show how
+many there are at least.
 
 The value loss has the factor 1/2, as ours, and is clipped at e_clip. Advantages are normalized over the iteration. With
 `lr_schedule: adaptive` the learning rate follows the KL divergence.
@@ -11,6 +12,7 @@ The value loss has the factor 1/2, as ours, and is clipped at e_clip. Advantages
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from isobatch.advice.kl_control import KlControl
@@ -32,6 +34,7 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.networks import activation, layers, separate
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import SettingsByName, parse_value
@@ -47,10 +50,19 @@ def _c(name: str) -> str:
 ACTORS, HORIZON, SIZE = _c("num_actors"), _c("horizon_length"), _c("minibatch_size")
 
 
+DEFAULT = re.compile(r"(\$\{resolve_default:)([^,{}]+)(,.*\})")
+"""A value of IsaacGymEnvs that its command line can replace."""
+
+
+def _is_reference(value: object) -> bool:
+    """Whether a value is filled in from another file, as Hydra does it."""
+    return isinstance(value, str) and value.startswith("${")
+
+
 def _agents(known: Known) -> int:
     """The fewest agents of an environment with which the minibatches divide the rollout."""
     given = [known.raw(name) for name in (ACTORS, HORIZON, SIZE)]
-    if REQUIRED in given:
+    if REQUIRED in given or any(map(_is_reference, given)):
         return 1  # which is complained about where it is read
     actors, horizon, size = (parse_value("a size", value, int) for value in given)
     fits = (n for n in range(1, MOST_AGENTS + 1) if size > 0 and actors * horizon * n % size == 0)
@@ -71,7 +83,7 @@ def _actors() -> Key:
         return config.num_envs // agents
 
     made = key(ACTORS, "num_envs", REQUIRED, read, write)
-    return replace(made, absent=lambda value: isinstance(value, int) and value < 1)
+    return replace(made, absent=lambda value: _is_reference(value) or (isinstance(value, int) and value < 1))
 
 
 def _learning_rate_schedule() -> Key:
@@ -123,6 +135,8 @@ def _length() -> Key:
     epochs = iterations(_c("max_epochs"), None)
 
     def read(value: object, known: Known) -> SettingsByName:
+        found = DEFAULT.fullmatch(str(value))
+        value = found[2] if found else value
         if value is not None and parse_value(_c("max_epochs"), value, int) > 0:
             return epochs.read(value, known)
         frames = known.raw(_c("max_frames"))
@@ -131,7 +145,10 @@ def _length() -> Key:
         return {"total_timesteps": parse_value(_c("max_frames"), frames, int)}
 
     def write(config: Config, old: object, known: Known) -> object:
-        return old if old is None and known.raw(_c("max_frames")) else epochs.write(config, old, known)
+        if old is None and known.raw(_c("max_frames")):
+            return old
+        new, found = epochs.write(config, old, known), DEFAULT.fullmatch(str(old))
+        return f"{found[1]}{new}{found[3]}" if found else new
 
     return key(_c("max_epochs"), "total_timesteps", None, read, write)
 
@@ -168,6 +185,9 @@ PPO = (
     _grad_norm(),
     choice(_c("normalize_advantage"), "advantage_norm", True, on="iteration", off="none"),
     choice(_c("normalize_input"), "normalize_observations", False, on=True, off=False),
+    layers("params.network.mlp.units", None),
+    activation("params.network.mlp.activation", "relu"),
+    separate("params.network.separate", False),
     number(_c("kl_threshold"), "desired_kl", 0.008),
     as_is(_c("schedule_type"), "per_minibatch", lambda value: f"{value}: when the schedule adaptive looks at it"),
     as_is(_c("min_lr"), 1e-6, lambda value: "a bound of the schedule"),

@@ -28,6 +28,7 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.networks import activation, layers, separate
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
 
@@ -73,6 +74,9 @@ PPO = (
     number("entropy_coeff", "ent_coef", 0.0),
     number("vf_loss_coeff", "vf_coef", 1.0, times=2),
     bound("grad_clip", "max_grad_norm", None),
+    layers("model_config.fcnet_hiddens model.fcnet_hiddens", (256, 256)),
+    activation("model_config.fcnet_activation model.fcnet_activation", "tanh"),
+    separate("model_config.vf_share_layers model.vf_share_layers", False, shared_if=True),
 )
 
 LIBRARY = Library(

@@ -29,11 +29,13 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import Library
+from isobatch.interop.networks import activation, layers, of_value, other_value_network
 from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import SettingsByName, parse_value
 
+LAYERS, VALUE_LAYERS = "actor.hidden_dims", "critic.hidden_dims"
 OPTIMIZERS = {"adam": "adam", "adamw": "adam", "sgd": "sgd", "rmsprop": "rmsprop"}
 
 
@@ -79,6 +81,9 @@ PPO = (
     number("algorithm.max_grad_norm", "max_grad_norm", 1.0),
     _advantages(),
     _observations(),
+    layers(f"{LAYERS} policy.actor_hidden_dims", (256, 256, 256)),
+    of_value(f"{VALUE_LAYERS} policy.critic_hidden_dims", (256, 256, 256)),
+    activation("actor.activation policy.activation", "elu"),
     adaptive("algorithm.schedule", "adaptive", on="adaptive", off="fixed"),
     number("algorithm.desired_kl", "desired_kl", 0.01),
 )
@@ -108,5 +113,6 @@ LIBRARY = Library(
     fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer_eps=1e-8, obs_clip=INF)},
     form=python_or_yaml("algorithm.num_mini_batches"),  # which a runner of distillation does not have
     control=control,
+    only_there=other_value_network(LAYERS, VALUE_LAYERS),
     differences=differences,
 )

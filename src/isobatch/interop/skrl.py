@@ -11,12 +11,16 @@ over the iteration batch. `timesteps` of the trainer counts steps per environmen
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from isobatch.advice.kl_control import KlControl
 from isobatch.interop.keys import (
     OUTSIDE,
     Key,
+    Known,
     Raw,
     adaptive,
+    as_is,
     bound,
     iterations,
     key,
@@ -26,7 +30,9 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
-from isobatch.settings.parsing import parse_value
+from isobatch.interop.networks import OF_POLICY, named, separate, sizes
+from isobatch.settings.config import Config
+from isobatch.settings.parsing import SettingsByName, parse_value
 
 
 def _names(*names: str) -> str:
@@ -46,6 +52,57 @@ def _preprocessor() -> Key:
     )
 
 
+def _network(parts: object) -> SettingsByName | None:
+    """Layers of one width after the other with one activation, or nothing for a graph of several parts."""
+    part = parts[0] if isinstance(parts, list) and len(parts) == 1 else None
+    if not isinstance(part, dict):
+        return None
+    widths, activation = sizes(part.get("layers")), named(part.get("activations"))
+    return {"hidden_sizes": widths, "activation": activation} if widths and activation else None
+
+
+def _policy_network() -> Key:
+    """Of the model instantiator; a file without models leaves them to a script."""
+
+    def write(config: Config, old: object, known: Known) -> object:
+        part = old[0] if isinstance(old, list) and old and isinstance(old[0], dict) else {}
+        return [part | {"layers": list(config.hidden_sizes), "activations": config.activation}]
+
+    return key(
+        POLICY,
+        "hidden_sizes activation",
+        None,
+        lambda value, known: _network(value) or {},
+        lambda config, old, known: old if old is None else write(config, old, known),
+        lambda value: "" if value is None or _network(value) else "more than layers one after the other",
+    )
+
+
+def only_there(raw: Raw) -> list[str]:
+    """A value network that is not the policy's, where they do not share one."""
+    policy, value = _network(raw(POLICY)), _network(raw(VALUE))
+    if not policy or raw(VALUE) is None or policy == value or not raw(SEPARATE):
+        return []
+    layers = value["hidden_sizes"] if value else "another"
+    return [f"{VALUE} ({layers}) is not {POLICY} ({policy['hidden_sizes']}): {OF_POLICY}"]
+
+
+POLICY, VALUE, SEPARATE = "models.policy.network", "models.value.network", "models.separate"
+
+
+def _value_clip() -> Key:
+    """Its range; `clip_predicted_values: False`, of older files, switches it off."""
+    clip = value_clip(_names("value_clip"), 0.2, off=0.0)
+    return replace(
+        clip,
+        read=lambda value, known: clip.read(value if known.raw(f"agent.{CLIPPED}") else 0.0, known),
+        write=lambda config, old, known: (
+            clip.write(config, old, known) if known.raw(f"agent.{CLIPPED}") or old is None else old
+        ),
+    )
+
+
+CLIPPED = "clip_predicted_values"
 SCHEDULER, SCHEDULE = "learning_rate_scheduler", "KLAdaptiveLR"
 THRESHOLD = f"{SCHEDULER}_kwargs.kl_threshold"
 
@@ -61,9 +118,13 @@ PPO = (
     number(_names("ratio_clip"), "clip_eps", 0.2),
     number(_names("entropy_loss_scale"), "ent_coef", 0.0),
     number(_names("value_loss_scale"), "vf_coef", 2.5, times=2),
-    value_clip(_names("value_clip"), 0.2, off=0.0),
+    as_is(_names(CLIPPED), True),
+    _value_clip(),
     bound(_names("grad_norm_clip"), "max_grad_norm", 0.5, off=0.0),
     _preprocessor(),
+    _policy_network(),
+    as_is(VALUE, None),
+    separate(SEPARATE, True),
     adaptive(_names(SCHEDULER), None, on=SCHEDULE, off=None),
     number(_names(THRESHOLD), "desired_kl", 0.008),
     stop_at(_names("kl_threshold"), 0.0, times=1 / 1.5, off=0.0),
@@ -87,4 +148,5 @@ LIBRARY = Library(
     algorithms={"ppo": PPO},
     fixed={"ppo": {**CLIPPED_PPO, "advantage_norm": "iteration", "obs_clip": 5.0}},
     control=control,
+    only_there=only_there,
 )

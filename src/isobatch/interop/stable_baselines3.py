@@ -21,6 +21,8 @@ from isobatch.formatting import rounded
 from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, Raw, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
+from isobatch.interop.sb3_networks import other_networks, policy, policy_kwargs
+from isobatch.interop.unsaid import stays_wide
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
@@ -162,6 +164,8 @@ def _common(n_steps: int, gae_lambda: float) -> tuple[Key, ...]:
         number("vf_coef", "vf_coef", 0.5, times=2),
         number("max_grad_norm", "max_grad_norm", 0.5),
         _normalize(),
+        policy(),
+        policy_kwargs(),
     )
 
 
@@ -211,6 +215,12 @@ def control(raw: Raw) -> KlControl | None:
     """`target_kl`: PPO's epochs end at one and a half times it."""
     target = raw("target_kl")
     return KlControl("target_kl", parse_value("target_kl", target, float), "stop") if target else None
+
+
+def only_there(raw: Raw) -> list[str]:
+    """Schedules of the clip ranges, and what the network has more."""
+    falling = [name for name in ("clip_range", "clip_range_vf") if str(raw(name)).startswith(LINEAR)]
+    return [*map(stays_wide, falling), *other_networks(raw)]
 
 
 def differences(config: Config) -> list[str]:
@@ -292,6 +302,7 @@ LIBRARY = Library(
     },
     form=Form(parse, render, edit, excerpt, side_effects, entries),
     control=control,
+    only_there=only_there,
     differences=differences,
     rounds_up=True,
 )

@@ -21,6 +21,8 @@ from isobatch.interop.keys import (
     UNNAMED,
     Key,
     Known,
+    Raw,
+    as_is,
     bound,
     choice,
     environment,
@@ -31,6 +33,8 @@ from isobatch.interop.keys import (
     whole,
 )
 from isobatch.interop.library import Library
+from isobatch.interop.networks import layers, of_value, other_value_network
+from isobatch.interop.unsaid import stays_wide
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
 
@@ -92,6 +96,8 @@ def _ratio_cap() -> Key:
     return replace(cap, read=read)
 
 
+ANNEAL = "loss.anneal_clip_epsilon"
+LAYERS, VALUE_LAYERS = "networks.policy_network.num_cells", "networks.value_network.num_cells"
 PPO = (
     environment("env.env_name training_env.create_env_fn.base_env.env_name", UNNAMED),
     whole("env.num_envs training_env.num_workers", "num_envs", 1),
@@ -108,16 +114,27 @@ PPO = (
     number("loss.clip_epsilon", "clip_eps", 0.2),
     number("loss.critic_coeff loss.critic_coef", "vf_coef", 1.0, times=2),
     number("loss.entropy_coeff loss.entropy_coef", "ent_coef", 0.01),
+    choice("env.normalize_observation", "normalize_observations", False, on=True, off=False),
+    layers(LAYERS, None),
+    of_value(VALUE_LAYERS, None),
+    as_is(ANNEAL, False, lambda value: "its schedule, a line to 0" if value is True else ""),
     _delayed(),
     _soft_update(),
     _tau(),
     _ratio_cap(),
 )
 
+
+def only_there(raw: Raw) -> list[str]:
+    falls = parse_value(ANNEAL, raw(ANNEAL), bool)
+    return [*([stays_wide("loss.clip_epsilon")] if falls else []), *other_value_network(LAYERS, VALUE_LAYERS)(raw)]
+
+
 LIBRARY = Library(
     name="torchrl",
     title="TorchRL",
     batch_size="collector.frames_per_batch is the rollout; loss.mini_batch_size is the optimization batch",
     algorithms={"ppo": PPO},
+    only_there=only_there,
     fixed={"ppo": dict(objective="clip", advantage_norm="minibatch", optimizer="adam")},
 )

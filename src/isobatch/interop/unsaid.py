@@ -24,9 +24,17 @@ CONSEQUENCES = {
     "staleness": "data is used when it is fresh",
     "normalize_observations": "wrap the environments there",
     "normalize_rewards": "wrap the environments there",
+    "hidden_sizes": "layers of other widths learn",
+    "activation": "the layers have another non-linearity",
+    "arrangement": "policy and value share other layers",
     "aggregation": "samples of long and short episodes have other weights",
     "complete_episodes": "rollouts end in the middle of episodes",
 }
+
+
+def stays_wide(name: str) -> str:
+    """Of a clip range that falls to 0 in a line: our ranges have no schedule."""
+    return f"{name} falls to 0 over a run there, not here: twice as wide in the mean of a run, all of it at its end"
 
 
 def unsaid(after: Config, there: Config) -> SettingsByName:
