@@ -264,6 +264,15 @@ def test_environments_are_written_without_our_backends() -> None:
     assert "env" not in interop.answer(config, None, interop.library("cleanrl")).unsaid
 
 
+def test_what_is_given_beside_a_file_need_not_fit_in_it() -> None:
+    """4 x 32 samples are no whole number of minibatches of 96; another number of them was asked for."""
+    text = "n_envs: 4\nn_steps: 32\nbatch_size: 96\n"
+    with pytest.raises(UsageError, match="batch_size=96 does not evenly divide"):
+        interop.read(ZOO, text)
+    read = interop.read(ZOO, text, overrides={"num_minibatches": 4})
+    assert (read.config.num_minibatches, read.write(read.config)["batch_size"]) == (4, 32)
+
+
 def test_rllib_counts_learners_and_runners() -> None:
     """4 runners x 2 environments, 2 learners x 2000 steps: T = 4000/8 = 500; minibatches 4000/(2 x 250) = 8."""
     text = (

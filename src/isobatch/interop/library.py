@@ -153,9 +153,9 @@ def from_settings(
     ours: SettingsByName = dict(library.fixed[algo]) | {"algo": algo, "env": env or UNNAMED}
     for key in keys:
         value = _raw(keys, settings, key.names[0])
+        if key.fields and set(key.fields) <= set(replaced):
+            continue  # what is said beside the file need not be right in it
         if value is REQUIRED or key.is_outside(value):
-            if set(key.fields) <= set(replaced):
-                continue
             flags = " and ".join("--" + field.replace("_", "-") for field in key.fields)
             raise UsageError(f"{key.names[0]} is missing from the {library.title} settings: add it, or give {flags}.")
         ours |= key.read(value, Known(ours | replaced, lambda n: _raw(keys, settings, n)))
