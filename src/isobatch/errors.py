@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class UsageError(ValueError):
@@ -67,3 +68,9 @@ def check_keywords(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def check_constructor(kind: type[C]) -> type[C]:
+    """The same class, whose constructor complains in the same way."""
+    kind.__init__ = check_keywords(kind.__init__)  # type: ignore[misc]
+    return kind

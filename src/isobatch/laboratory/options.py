@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_constructor
 from isobatch.laboratory.sections import ALL, SECTIONS
 from isobatch.settings.fields import COUNT, COUNT_OR_0, POSITIVE, SEED, UNIT, check_ranges
 from isobatch.settings.geometry import divisors
@@ -17,6 +17,7 @@ LONGEST_CHAIN = 4 * LONGEST_ROLLOUT
 UNITS = replace(COUNT, low=LEAST_FOR_INTERVAL, why=": an error bar needs so many independent ones")
 
 
+@check_constructor
 @dataclass(frozen=True)
 class LabOptions:
     budget: Annotated[

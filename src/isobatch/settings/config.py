@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Literal
 
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, check_constructor
 from isobatch.settings.checks import check_combinations
 from isobatch.settings.fields import (
     COUNT,
@@ -51,6 +51,7 @@ Autoreset = Literal["disabled", "next-step", "same-step"]
 OptimizerName = Literal["adam", "adam-micro", "sgd", "rmsprop"]
 
 
+@check_constructor
 @dataclass(frozen=True)
 class Hypers:
     """The real-valued hyperparameters. Every one is a float, or traced inside a program, and none changes a shape."""
@@ -111,6 +112,7 @@ class Hypers:
         check_ranges(self)
 
 
+@check_constructor
 @dataclass(frozen=True)
 class Config:
     """A training run but for its seeds: environment, sizes, choices and `hypers`."""
