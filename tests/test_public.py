@@ -126,7 +126,8 @@ def test_wrong_keywords_are_one_sentence(keywords: dict[str, Any], sentence: str
         ("diagnose", "option", "options"), ("plan", "scor", "score"), ("tune", "budgt", "budget"),
         ("run_study", "scle", "scale"), ("make_train", "netwrks", "networks"), ("plot", "metrics", "metric"),
         ("load_agent", "chekpoint", "checkpoint"), ("from_sb3", "num_envs", "n_envs"),
-        ("Config", "num_env", "num_envs"), ("Hypers", "learning_rat", "learning_rate"), ("LabOptions", "budge", "budget"),
+        ("Config", "num_env", "num_envs"), ("Hypers", "learning_rat", "learning_rate"),
+        ("LabOptions", "budge", "budget"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_have_the_nearest_names(name: str, keyword: str, meant: str) -> None:

@@ -72,6 +72,13 @@ def test_rescaled_zoo_entries_keep_their_other_settings(algo: str, env: str, ent
     assert again == after.replace(beta_prox=read.config.hypers.beta_prox)  # which is not in use
 
 
+def test_an_entry_of_the_zoo_names_its_policy() -> None:
+    """The zoo hands an entry over to the constructor, where `policy` has no default."""
+    config = preset("ppo", "CartPole-v1")
+    text = interop.answer(config, None, ZOO).text
+    assert yaml.safe_load(text)["CartPole-v1"]["policy"] == "MlpPolicy"
+
+
 def test_zoo_schedules_survive_rescaling() -> None:
     """c = 8/32 = 1/4: the learning rate doubles, and falls to zero as before."""
     read = interop.read(ZOO, SAMPLE.read_text(), env="Schedules-v1")

@@ -121,6 +121,8 @@ def differences(config: Config) -> list[str]:
         "iteration",
         "advantages end, and are bootstrapped, after each unroll there; here after all steps of an iteration",
         "minibatches are made of whole unrolls there, of single steps here (minibatch_scheme=shuffle)",
+        "continuous actions go through tanh there, and their standard deviation depends on the observation unless the "
+        "network says otherwise; here they are clipped to their bounds, with one standard deviation for all",
     ]
 
 

@@ -21,7 +21,7 @@ from isobatch.formatting import rounded
 from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, Raw, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
-from isobatch.interop.sb3_networks import other_networks, policy, policy_kwargs
+from isobatch.interop.sb3_networks import MLP, other_networks, policy, policy_kwargs
 from isobatch.interop.unsaid import stays_wide
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
@@ -288,7 +288,8 @@ def side_effects(before: str, after: str, env: str | None) -> list[str]:
 
 
 def render(settings: Mapping[str, object], env: str | None) -> str:
-    return render_flat({env: dict(settings)} if env else settings, env)
+    """An entry of the zoo names its policy, which has no default there; constructor arguments alone do not."""
+    return render_flat({env: {"policy": MLP, **settings}} if env else settings, env)
 
 
 LIBRARY = Library(
