@@ -17,6 +17,8 @@ os.environ.setdefault(
 )
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # nobody looks for lines of Python in programs
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's: workers would wait for each other's cores
+
 os.environ["ISOBATCH_TRUSTED_MODULES"] = "host_envs,stubborn_envs,test_host_scenes"
 # Workers and the processes that tests start inherit it: what one of them compiled, the others load.
 if "PYTEST_XDIST_WORKER" not in os.environ:

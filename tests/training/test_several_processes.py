@@ -88,7 +88,8 @@ def test_two_processes_are_one_with_two_devices(pair: tuple[str, Path], tmp_path
     np.testing.assert_allclose(one["losses/value_loss"], two["losses/value_loss"], rtol=1e-2)
 
 
-@pytest.mark.parametrize("victim", [1, pytest.param(0, marks=one_more_case)])
+@one_more_case
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_process_that_dies_ends_the_others_with_its_name(tmp_path: Path, victim: int) -> None:
     config = tiny(**CONFIG | dict(total_timesteps=32 * 40_000))  # longer than anybody waits
     options = ["--checkpoint-interval", "200", "--log-interval", "100"]
