@@ -13,6 +13,7 @@ from needs import needs_envpool, needs_ray, one_more_case
 from tiny import tiny
 
 import isobatch as ib
+from isobatch.cli.main import main
 from isobatch.envs.registry import environment_of
 from isobatch.rollouts.actors.ledger import LedgerEntry
 from isobatch.rollouts.actors.state import ActorsState
@@ -144,6 +145,15 @@ def test_any_run_can_be_had_again(free: Path, tmp_path: Path):
     assert_same_run(free, tmp_path / "again")
 
 
+def test_the_command_repeats_seeds_and_lines_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """`--replay RUN` alone is that run, not one of its settings with the first seed."""
+    run, again = tmp_path / "run", tmp_path / "again"
+    train(walk(), run_dir=run, **(OPTIONS | dict(seed=3, num_seeds=2, log_interval=2)))
+    words = ["train", "--replay", str(run), "--run-dir", str(again), "--actor-kind", "thread", "--quiet"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert (run / "metrics.csv").read_bytes() == (again / "metrics.csv").read_bytes()
+
+
 def test_a_replay_of_another_run_is_refused(free: Path, tmp_path: Path):
     with pytest.raises(ib.UsageError, match=r"gamma=0.5 is 0.99 in the run .*: use the same"):
         train(walk(gamma=0.5), run_dir=tmp_path / "a", replay=str(free), **OPTIONS)
@@ -151,6 +161,10 @@ def test_a_replay_of_another_run_is_refused(free: Path, tmp_path: Path):
         ib.UsageError, match=r"total_timesteps=640 are 20 updates, and the run .* made 6: use at most 192"
     ):
         train(walk(total_timesteps=640), run_dir=tmp_path / "b", replay=str(free), **OPTIONS)
+    with pytest.raises(ib.UsageError, match=r"seed=3 is 0 in the run .*: use the same"):
+        train(walk(), run_dir=tmp_path / "d", replay=str(free), seed=3, **OPTIONS)
+    with pytest.raises(ib.UsageError, match=r"init_from='.*' is None in the run .*: use the same"):
+        train(walk(), run_dir=tmp_path / "e", replay=str(free), init_from=free, **OPTIONS)
     with pytest.raises(ib.UsageError, match=r"has no schedule.csv: name the directory of a run with actors"):
         train(walk(), run_dir=tmp_path / "c", replay=str(tmp_path), **OPTIONS)
 

@@ -32,6 +32,7 @@ from isobatch.settings.team import AUTO, Team
 
 if TYPE_CHECKING:
     from isobatch.training.result import Result
+    from isobatch.training.run_directory import RunDirectory
     from isobatch.training.stages import StagesInfo
 
 
@@ -140,6 +141,7 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
 def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     """Config, options and directory of the run that the flags ask for."""
     from isobatch.training.run_directory import CONFIG, RunDirectory
+    from isobatch.training.schedule_file import run_to_replay
 
     options, team = given(args, Options), team_of(args)
     if args.batch_schedule is not None:
@@ -150,8 +152,9 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
             options["actor_kind"] = actors.kind
     if args.resume is None:
         replay = getattr(args, "replay", None)
-        if replay is not None and args.config is None:  # its settings are those of that run
-            args.config = RunDirectory.open(Path(replay)).path / CONFIG
+        if replay is not None and args.config is None:  # it is that run, where flags do not say otherwise
+            replayed = run_to_replay(Path(replay))
+            args.config, options = replayed.path / CONFIG, began_with(replayed) | options
         if args.restart:
             raise UsageError("--restart is for a run that goes on: add --resume, or leave it out.")
         parsed = construct(Options, options)
@@ -185,10 +188,14 @@ def settings_from(args: argparse.Namespace) -> tuple[Config, Options, Path]:
     else:
         directory = RunDirectory.open(run_dir)
         config = directory.config
-        kept = {name: value for name, value in directory.info.items() if name in ("seed", "num_seeds", "log_interval")}
+        kept = began_with(directory)
     if "stale_objective" in changes:
         config = with_stale_objective(config, changes.pop("stale_objective"))
     return config.replace(**changes), construct(Options, kept | options), run_dir
+
+
+def began_with(directory: RunDirectory) -> dict[str, object]:
+    return {name: value for name, value in directory.info.items() if name in ("seed", "num_seeds", "log_interval")}
 
 
 def stages_in(run_dir: Path) -> StagesInfo | None:

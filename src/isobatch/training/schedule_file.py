@@ -7,7 +7,7 @@ then who came first.
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -15,7 +15,8 @@ from isobatch.errors import RunError, UsageError
 from isobatch.files import replace_file
 from isobatch.rollouts.actors.ledger import LedgerEntry
 from isobatch.settings.config import Config
-from isobatch.settings.files import load_config
+from isobatch.settings.options import Options
+from isobatch.training.run_directory import RunDirectory
 
 NAME = "schedule.csv"
 HEAD = ",".join(LedgerEntry._fields)
@@ -64,19 +65,27 @@ def entries_of(directory: Path) -> list[LedgerEntry]:
         ) from None
 
 
-def schedule_to_replay(directory: Path, config: Config) -> list[LedgerEntry]:
-    """Of the run in `directory`, if it is one of these settings and long enough."""
+def run_to_replay(directory: Path) -> RunDirectory:
+    """The run in `directory`, if it noted which rollouts its updates used."""
     if not (directory / NAME).exists():
         raise UsageError(
             f"replay={str(directory)!r} has no {NAME}: name the directory of a run with actors and max_lag above 0."
         )
-    theirs, ours = (c.to_dict() for c in (load_config(directory / "config.yaml"), config))
-    for name in ours:
-        if name not in FREE_TO_DIFFER and theirs[name] != ours[name]:
-            raise UsageError(
-                f"{name}={ours[name]!r} is {theirs[name]!r} in the run {str(directory)!r}, whose schedule shall be "
-                "replayed: use the same."
-            )
+    return RunDirectory.open(directory)
+
+
+def check_same_start(directory: Path, options: Options, init_from: str | None) -> None:
+    """Raise where a run would begin otherwise than the one whose schedule it follows: its bits would be others."""
+    info = run_to_replay(directory).info
+    theirs = {"seed": info["seed"], "num_seeds": info["num_seeds"], "init_from": info.get("init_from")}
+    ours = {"seed": options.seed, "num_seeds": options.num_seeds, "init_from": init_from}
+    check_same_values(directory, ours, theirs)
+
+
+def schedule_to_replay(directory: Path, config: Config) -> list[LedgerEntry]:
+    """Of the run in `directory`, if it is one of these settings and long enough."""
+    theirs, ours = (c.to_dict() for c in (run_to_replay(directory).config, config))
+    check_same_values(directory, {name: ours[name] for name in ours if name not in FREE_TO_DIFFER}, theirs)
     entries = entries_of(directory)
     updates = {entry.update for entry in entries}
     if len(updates) < config.num_iterations:
@@ -86,3 +95,12 @@ def schedule_to_replay(directory: Path, config: Config) -> list[LedgerEntry]:
             f"{len(updates) * config.geometry.iteration_batch}."
         )
     return entries
+
+
+def check_same_values(directory: Path, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
+    for name in ours:
+        if theirs[name] != ours[name]:
+            raise UsageError(
+                f"{name}={ours[name]!r} is {theirs[name]!r} in the run {str(directory)!r}, whose schedule shall be "
+                "replayed: use the same."
+            )

@@ -38,7 +38,7 @@ from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.recorder import Recorder, check_extras
 from isobatch.training.result import Progress, Result
 from isobatch.training.scaling import Sharing
-from isobatch.training.schedule_file import schedule_to_replay
+from isobatch.training.schedule_file import check_same_start, schedule_to_replay
 from isobatch.training.sharding import ShardLayout, layout_for
 
 SECONDS_TO_JUDGE = 2.0  # of a run, after which it is known what an iteration takes
@@ -71,8 +71,10 @@ def train(
     if not resume:
         config = choices.sharded(config, jax.process_count())
     choices.check_actors(config)
-    if choices.replay is not None:
-        schedule_to_replay(Path(choices.replay), config)  # says what is wrong with it before anything is written
+    if choices.replay is not None:  # says what is wrong with it before anything is written
+        if not resume:
+            check_same_start(Path(choices.replay), choices, absolute(init_from))
+        schedule_to_replay(Path(choices.replay), config)
     check_same(config, choices)
     check_extras(choices)
     if resume and (run_dir is None or init_from is not None or continues is not None):
@@ -94,7 +96,7 @@ def train(
         directory = None
         if run_dir is not None and is_first():
             given = zip(SOURCES, (init_from, continues), strict=True)
-            sources = {name: None if source is None else str(Path(source).absolute()) for name, source in given}
+            sources = {name: absolute(source) for name, source in given}
             directory, choices = stack.enter_context(opened(Path(run_dir), config, choices, resume, sources))
         recorder = stack.enter_context(Recorder(directory, config, choices))
         stopped = stack.enter_context(stop_signals(say))
@@ -111,6 +113,11 @@ def train(
             choices = with_evaluation_of_first(choices)
             iteration, states = share(iteration), layout.place(share(states))
         return run(config, choices, recorder, iteration, states, stopped, watch, say, layout)
+
+
+def absolute(path: str | Path | None) -> str | None:
+    """As a run directory names another one."""
+    return None if path is None else str(Path(path).absolute())
 
 
 def run(
