@@ -3,7 +3,8 @@
     python docs/results/critical_batch.py [--only ENV] [--out runs/gradients]
 
 The runs are those of docs/results/gradients.py, trained here where there are none. What is measured is kept; a
-measurement that was interrupted goes on inside. A page is written of what there is.
+measurement that was interrupted goes on inside. The page gets what was measured here; what it says of the other
+environments stays, so that they can be measured one by one, on other machines too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import json
 import math
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from isobatch.laboratory.results import from_json
 from isobatch.statistics.bootstrap import Estimate
 
 HERE = Path(__file__).parent
+BRANCHES, NOISE, OVERLAP = 4, 6, "overlap"  # columns of the page's table, and what the last one says
 STAGES = {
     "CartPole-v1": ((10, 100, 250), 8),
     "Acrobot-v1": ((10, 50, 120), 6),
@@ -50,37 +54,65 @@ def diagnose_command(env: str, folder: Path, iterations: Any) -> list[str]:
     return [*words, "--time", "0", "--checkpoint", ",".join(map(str, iterations))]
 
 
+@dataclass(frozen=True)
+class Part:
+    """What the page says of one environment."""
+
+    rows: list[str]
+    course: str  # from the first stage to the last
+    section: str
+
+
 def write_page(out: Path) -> None:
-    found = {env: json.loads(path.read_text()) for env in STAGES if (path := out / f"{env}-branches.json").is_file()}
-    page = [INTRODUCTION]
-    for env, result in found.items():
-        for checkpoint in result["checkpoints"]:
-            page.append(f"| {env} | {' | '.join(cells(checkpoint))} |")
-    page += ["", *said(found), "", CAVEATS, ""]
-    for env, result in found.items():
-        page += write_environment(env, result)
-    (HERE / "critical-batch.md").write_text("\n".join(page).rstrip() + "\n")
+    page = HERE / "critical-batch.md"
+    parts = parts_of(page.read_text()) if page.is_file() else {}
+    for env in STAGES:
+        if (path := out / f"{env}-branches.json").is_file():
+            parts[env] = measured(env, json.loads(path.read_text()))
+    page.write_text(page_of({env: parts[env] for env in STAGES if env in parts}))
 
 
-def said(found: dict[str, dict[str, Any]]) -> list[str]:
+def page_of(parts: Mapping[str, Part]) -> str:
+    rows = [row for part in parts.values() for row in part.rows]
+    sections = [part.section for part in parts.values()]
+    return "\n\n".join(["\n".join([INTRODUCTION, *rows]), said(parts, rows), CAVEATS, *sections]) + "\n"
+
+
+def parts_of(page: str) -> dict[str, Part]:
+    """What a page says, by environment."""
+    head, *sections = page.split("\n## ")
+    parts = {}
+    for section in sections:
+        env, lines = section.split("\n", 1)[0], head.split("\n")
+        course = next(line for line in lines if line.startswith(f"- {env}: "))
+        parts[env] = Part([line for line in lines if line.startswith(f"| {env} |")], course, f"## {section.rstrip()}")
+    return parts
+
+
+def measured(env: str, result: dict[str, Any]) -> Part:
+    checkpoints = result["checkpoints"]
+    rows = [f"| {env} | {' | '.join(cells(checkpoint))} |" for checkpoint in checkpoints]
+    (first, first_noise), (last, last_noise) = estimates(checkpoints[0]), estimates(checkpoints[-1])
+    course = (
+        f"- {env}: by branches {short(first)} to {short(last)}, by the noise scale {short(first_noise)} to "
+        f"{short(last_noise)}."
+    )
+    return Part(rows, course, "\n".join(write_environment(env, result)).rstrip())
+
+
+def said(parts: Mapping[str, Part], rows: list[str]) -> str:
     """How often the two agree, and how both change over training."""
-    pairs = {env: [estimates(checkpoint) for checkpoint in result["checkpoints"]] for env, result in found.items()}
-    every = [pair for of_env in pairs.values() for pair in of_env]
-    together = sum(branches.overlaps(noise) for branches, noise in every)
-    bounded = sum(math.isfinite(branches.high) and math.isfinite(noise.high) for branches, noise in every)
+    found = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    together = sum(row[-1] == OVERLAP for row in found)
+    bounded = sum("inf" not in row[BRANCHES] + row[NOISE] and "at least" not in row[NOISE] for row in found)
     lines = [
-        f"**Their intervals overlap at {together} of {len(every)} policies**; both have an upper end at {bounded} of",
+        f"**Their intervals overlap at {together} of {len(rows)} policies**; both have an upper end at {bounded} of",
         "them, elsewhere they are lower bounds that do not contradict each other. From the first stage to the last:",
         "",
+        *(part.course for part in parts.values()),
     ]
-    for env, of_env in pairs.items():
-        (first, first_noise), (last, last_noise) = of_env[0], of_env[-1]
-        lines.append(
-            f"- {env}: by branches {short(first)} to {short(last)}, by the noise scale {short(first_noise)} to "
-            f"{short(last_noise)}."
-        )
-    missing = [env for env in STAGES if env not in found]
-    return [*lines, *(["", f"Not measured yet: {', '.join(missing)}."] if missing else [])]
+    missing = [env for env in STAGES if env not in parts]
+    return "\n".join([*lines, *(["", f"Not measured yet: {', '.join(missing)}."] if missing else [])])
 
 
 def short(estimate: Estimate) -> str:
@@ -107,7 +139,7 @@ def cells(checkpoint: dict[str, Any]) -> list[str]:
         f"{section['own_batch']:,}",
         *(with_interval(each, lambda x: number(x, 0)) for each in (branches, end)),
         with_interval(noise, lambda x: number(x, 0)) if measured else f"at least {number(noise.low, 0)}",
-        "overlap" if branches.overlaps(noise) else "apart",
+        OVERLAP if branches.overlaps(noise) else "apart",
     ]
 
 
