@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from isobatch.rescaling import MINIBATCH_SIZE
+from isobatch.rescaling.evidence import measurements
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies import blog_post_claims
 
@@ -26,6 +28,18 @@ def test_rescale_and_the_readme_tell_what_the_rows_of_transfer_say() -> None:
     assert SCRIPT["EVIDENCE"].read_text() == SCRIPT["evidence_text"](rows)
     assert SCRIPT["HEADLINE"] in readme
     assert SCRIPT["with_headline"](readme, rows) == readme
+    both = [one for one in measurements() if one.way != MINIBATCH_SIZE]  # `unchanged` has tasks of other libraries too
+    assert [str(one) for one in both if f" {one} |" not in readme] == []  # also after rounding
+
+
+def test_the_page_of_critical_batches_keeps_what_was_measured_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(RESULTS))  # the script begins with the runs of gradients.py there
+    script = runpy.run_path(str(RESULTS / "critical_batch.py"))
+    page = (RESULTS / "critical-batch.md").read_text()
+    parts = script["parts_of"](page)
+    assert list(parts) == [env for env in script["STAGES"] if f"## {env}\n" in page]
+    assert all(len(part.rows) == len(script["STAGES"][env][0]) for env, part in parts.items())
+    assert script["page_of"](parts) == page
 
 
 def test_the_table_of_all_claims_is_that_of_the_rows() -> None:

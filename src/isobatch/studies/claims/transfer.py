@@ -177,7 +177,7 @@ def evidence(rows: list[Row]) -> list[Kept]:
         for times in sizes(rows):
             both = kept_at(held, FINAL, way, [times])
             if both is not None:
-                value, low, high = (round(number, 4) for number in (both[1].value, both[1].low, both[1].high))
+                value, low, high = (round(number, 6) for number in (both[1].value, both[1].low, both[1].high))
                 entries.append(Kept(keep, algo, times, value, low, high, len(both[0])))
     return entries
 
