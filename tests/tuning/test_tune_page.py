@@ -12,7 +12,7 @@ from isobatch.studies.rows import CURVES
 from isobatch.training.metrics import EPISODES, RETURN, Table
 from isobatch.tuning.directory import Confirmed
 from isobatch.tuning.ranges import chosen_ranges, config_of, settings_of
-from isobatch.tuning.report import html_page
+from isobatch.tuning.report import axis_label, html_page
 from isobatch.tuning.trials import LOST, Trial, ranked
 from isobatch.tuning.tuned import Finalist, Tuned
 
@@ -61,8 +61,18 @@ def test_words_and_numbers_need_no_script(page: Path) -> None:
     assert "Trial 0, the settings it started from: 5.00, stopped." in text
     assert "13 trials, 9 of them stopped early, 40,000 of 50,000 environment steps" in text
     assert "learning_rate: 0.01" in text
+    assert "<code>isobatch train --algo ppo --env CartPole-v1 --learning-rate 0.01 " in text
     assert ">diverged, stopped<" in text
     assert "<search>" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (1e-4, "1e-4"), (1e-3, "1e-3"), (0.01, "0.01"), (0.00316, "0.0032"), (0.945, "0.945"),
+     (0.9995, "0.9995"), (12.5, "12.5"), (4096.0, "4096")],
+)  # fmt: skip
+def test_labels_of_axes_are_short(value: float, text: str) -> None:
+    assert axis_label(value) == text
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ Values go through the same `parse_value` as those of a YAML file and fail with t
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import typing
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -209,25 +207,6 @@ def check_unknown(parser: Parser, unknown: list[str]) -> None:
         else:
             hint = near_matches(word, parser.flags())
         raise UsageError(f"unknown {'flag' if word.startswith('-') else 'argument'} {word}{hint or f'. {parser.hint}'}")
-
-
-def flags_text(settings: SettingsByName) -> str:
-    """Settings as flags to paste."""
-    flags = []
-    for name, value in settings.items():
-        flag = "--" + name.replace("_", "-")
-        if isinstance(value, bool):
-            flags.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            flags.append(f"{flag} {shlex.quote(_typed(value))}")
-    return " ".join(flags)
-
-
-def _typed(value: object) -> str:
-    """A value as a flag takes it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _shown(value: object) -> str:

@@ -16,13 +16,13 @@ from isobatch.cli.flags import (
     Parser,
     add_config,
     add_dataclass,
-    flags_text,
     given,
     given_settings,
 )
 from isobatch.cli.library_settings import show_remarks
 from isobatch.cli.train import train_first
 from isobatch.errors import UsageError
+from isobatch.settings.command import train_command
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         draw_plan(made, args.out)
     if args.json:
         picture = {"picture": str(args.out)} if args.out else {}
-        command = {"command": f"isobatch train {flags_text(made.settings)}"}
+        command = {"command": train_command(made.settings)}
         console.print_json({"run_dir": str(run_dir)} | made.to_json() | command | picture)
     else:
         show(made)
@@ -98,4 +98,4 @@ def show(plan: Plan) -> None:
     show_remarks("\nfaster on paper, and left out", plan.left_out)
     show_remarks("\nwhere the theory stops", plan.cautions)
     out.print(console.heading("\nflags"))
-    out.print(f"isobatch train {flags_text(plan.settings)}")
+    out.print(train_command(plan.settings))

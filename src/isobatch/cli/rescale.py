@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isobatch.cli import console, critical_batch
-from isobatch.cli.flags import Parser, add_config, config_from, flags_text, given
+from isobatch.cli.flags import Parser, add_config, config_from, given
 from isobatch.cli.library_settings import SOURCES, add_sources, asked_algorithm, library_settings_from, show_remarks
 from isobatch.errors import UsageError
 from isobatch.files import write_file
@@ -22,6 +22,7 @@ from isobatch.rescaling import KEEPS, MEASURED, Rescaled, rescale
 from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
 from isobatch.rescaling.evidence import sentence
 from isobatch.rescaling.rules import RULES
+from isobatch.settings.command import train_command
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
@@ -261,7 +262,7 @@ def show_settings(after: Config, text: str) -> None:
     out.print(console.heading("settings"))
     out.print(text)
     out.print(console.heading("flags"))
-    out.print(f"isobatch train {flags_text(changed_settings(after))}")
+    out.print(train_command(changed_settings(after)))
 
 
 def show_answer(answer: Answer) -> None:

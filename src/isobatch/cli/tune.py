@@ -20,12 +20,13 @@ from rich.live import Live
 
 from isobatch.cli import console
 from isobatch.cli.executors import add_executor, executor_of
-from isobatch.cli.flags import Parser, add_config, config_from, construct, flags_text, given, given_settings
+from isobatch.cli.flags import Parser, add_config, config_from, construct, given, given_settings
 from isobatch.cli.library_settings import add_sources, show_remarks, to_train
 from isobatch.envs.catalog import check_env_id
 from isobatch.errors import UsageError
 from isobatch.formatting import counted
 from isobatch.rescaling import KEEPS, MINIBATCH_COUNT
+from isobatch.settings.command import train_command
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
@@ -180,5 +181,5 @@ def show(tuned: Tuned) -> None:
     out.print(console.heading("\nsettings"))
     out.print(dump_settings(tuned.settings))
     out.print(console.heading("flags"))
-    out.print(f"isobatch train {flags_text(tuned.settings)}")
+    out.print(train_command(tuned.settings))
     out.print(f"\nbest.yaml, trials.csv: {tuned.path}\nReport, to open in a browser: {tuned.path / 'report.html'}")

@@ -79,7 +79,7 @@ class Machine:
         there = next((t for t in self.whole if t.sizes == shape.sizes), None)
         if there is not None:
             return there
-        self.watch(f"iterations of {shape.name} in {shape.num_minibatches} minibatches", done)
+        self.watch(f"iterations of {shape.name} in {counted(shape.num_minibatches, 'minibatch')}", done)
         timed = time_iteration(self.moved(dataclasses.replace(shape, lag=0)), self.num_seeds)
         self.whole.append(timed)
         if timed.collecting is not None:

@@ -7,6 +7,7 @@ from string import Template
 
 import numpy as np
 
+from isobatch.settings.command import train_command
 from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import plain_json
 from isobatch.statistics.normalization import bounds_of
@@ -42,6 +43,7 @@ def html_page(tuned: Tuned, curves: dict[int, Table]) -> str:
         css=style(),
         verdict=f'<section id="verdict" class="card">\n<h2>What it found</h2>\n<ul>\n{items}\n</ul>\n</section>',
         settings=escape(dump_settings(tuned.settings)),
+        command=escape(train_command(tuned.settings)),
         finalists=finalists_table(tuned),
         trials=trials_table(tuned),
         curves=curve_controls(bands=False),
@@ -98,7 +100,16 @@ def axis_data(each: SearchRange) -> dict[str, object]:
     if isinstance(each, Choice):
         ends = max(1, len(each.values) - 1)
         return {"name": each.name, "labels": [[i / ends, str(value)] for i, value in enumerate(each.values)]}
-    return {"name": each.name, "labels": [[place, f"{each.at(place):.3g}"] for place in (0.0, 0.5, 1.0)]}
+    return {"name": each.name, "labels": [[place, axis_label(each.at(place))] for place in (0.0, 0.5, 1.0)]}
+
+
+def axis_label(value: float) -> str:
+    """Short, since axes are 40 pixels apart on a phone: 256, 0.945, 0.0032, 1e-4."""
+    if abs(value) >= 0.1 or not value:
+        digits = 4 if 0.99 < value < 1 else 3  # gamma
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return min(f"{value:.2g}", f"{mantissa.removesuffix('.0')}e{int(exponent)}", key=len)
 
 
 def trial_data(trial: Trial, ranges: dict[str, SearchRange]) -> dict[str, object]:
