@@ -49,6 +49,14 @@ def test_python_of_the_rescaling_page_runs() -> None:
         exec(block, {})
 
 
+def test_python_of_the_page_for_language_models_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DOCS / "language-models.md").read_text()
+    found = re.search(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    exec(found[1], {})
+    assert capsys.readouterr().out == found[2]
+
+
 def test_ladder_rows() -> None:
     first, *_, last = runpy.run_path(str(DOCS / "ladder.py"))["ladder"]()
     assert first[:5] == ("1", "256", "0.0005", "0.888889", "0.000000")

@@ -33,6 +33,15 @@ trajectory_lists = st.lists(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_trajectory_without_samples_counts_in_none(kind):
+    """A response of a language model that is masked as a whole has length 0."""
+    lengths, used = jnp.array([2.0, 2.0, 0.0]), jnp.array([True, True, False])
+    found = aggregate(jnp.array([1.0, 2.0, 7e7]), sample_weights(kind, lengths, used, horizon=4.0))
+    alone = aggregate(jnp.array([1.0, 2.0]), sample_weights(kind, lengths[:2], used[:2], horizon=4.0))
+    assert float(found) == pytest.approx(float(alone))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @given(trajectories=trajectory_lists)
 def test_agrees_with_the_loop_over_trajectories(kind, trajectories):
     losses, lengths, used = lay_out(trajectories)

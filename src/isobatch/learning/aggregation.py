@@ -58,6 +58,7 @@ def sample_weights(
         [2.0, 2.0, 2.0, 2.0]
     """
     present = used.astype(lengths.dtype)
+    lengths = jnp.maximum(lengths, 1)  # a trajectory without samples has none that count
     trajectories = total(jnp.sum(present / lengths), across)  # each one adds T_i times 1/T_i
     match kind:
         case "timestep":
