@@ -8,8 +8,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -197,9 +199,30 @@ def test_what_nobody_foresaw_asks_for_a_report(monkeypatch: pytest.MonkeyPatch, 
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_interruptions_and_broken_pipes_say_nothing() -> None:
-    assert failures.outcome(KeyboardInterrupt()) == (130, "")
+def test_broken_pipes_say_nothing() -> None:
     assert failures.outcome(BrokenPipeError()) == (1, "")
+
+
+def test_a_command_that_is_asked_to_end_says_so(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """As after Ctrl-C; also where SIGTERM comes twice, as from `timeout`, and the second one while things are put
+    away."""
+
+    def asked(args: object) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            put_away.append(True)
+        return 0
+
+    put_away: list[bool] = []
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(rescale, "run", asked)
+    assert main(["rescale"]) == 130
+    assert complaint(capsys) == "isobatch: interrupted."
+    assert put_away
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_drafts_do_not_follow_planted_links(tmp_path: Path) -> None:

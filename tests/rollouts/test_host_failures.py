@@ -124,16 +124,20 @@ def test_a_line_of_metrics_that_a_fault_cut_short(tmp_path: Path) -> None:
     assert ends == ["2", "3", "4", "6"]
 
 
-def test_ctrl_c_is_answered_after_an_iteration(
-    undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
+def test_a_stop_is_answered_after_an_iteration(
+    signals: list[signal.Signals], undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not after a whole line, which can take many minutes; what is left is done when the run is resumed."""
+    """Not after a whole line, which can take many minutes; what is left is done when the run is resumed. SIGTERM may
+    come twice, to the process and to its group."""
     config, run, said = evil("nothing", tmp_path / "done"), tmp_path / "run", []
     iterate = HostProgram.iterate
 
     def interrupted(self: HostProgram, states: Any, hypers: Any, iteration: int) -> Any:
         if iteration == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            for number in signals:
+                os.kill(os.getpid(), number)
+                time.sleep(0.01)
         return iterate(self, states, hypers, iteration)
 
     monkeypatch.setattr(HostProgram, "iterate", interrupted)
@@ -145,6 +149,27 @@ def test_ctrl_c_is_answered_after_an_iteration(
     train(config, run_dir=run, log_interval=6, resume=True)
     assert [line.split(",")[0] for line in (run / METRICS).read_text().splitlines()[1:]] == ["3", "6"]
     assert parameters(run) == parameters(undisturbed["sync"])
+
+
+def test_environments_leave_sigterm_to_the_process_that_trains(
+    undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`timeout` and batch systems send it to all processes, and the run could not end an iteration without them."""
+    config, run = evil("nothing", tmp_path / "done", vectorization=ASYNC), tmp_path / "run"
+    iterate, asked = HostProgram.iterate, []
+
+    def terminated(self: HostProgram, states: Any, hypers: Any, iteration: int) -> Any:
+        if iteration == 2:
+            asked.extend(child.pid for child in multiprocessing.active_children())
+            for pid in asked:
+                os.kill(pid, signal.SIGTERM)
+        return iterate(self, states, hypers, iteration)
+
+    monkeypatch.setattr(HostProgram, "iterate", terminated)
+    train(config, run_dir=run)
+    assert len(asked) == config.num_envs
+    assert parameters(run) == parameters(undisturbed[ASYNC])
+    assert not multiprocessing.active_children()
 
 
 WALK = tiny("ppg-ewma", "host_envs:Walk-v0", staleness=1, stale_objective="decoupled", total_timesteps=32 * 121)

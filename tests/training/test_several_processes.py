@@ -106,6 +106,18 @@ def test_a_process_that_dies_ends_the_others_with_its_name(tmp_path: Path, victi
     assert "Traceback" not in err
 
 
+def test_launched_processes_stop_together_where_everything_can_be_kept(tmp_path: Path) -> None:
+    """SIGTERM of the one that launched them, as soon as there is a run: they still compile."""
+    config = tiny(**CONFIG | dict(total_timesteps=32 * 40_000))
+    running = launch(*flags(config), "--run-dir", str(tmp_path / "run"))
+    wait_for((tmp_path / "run" / "run.json").exists, running)
+    running.terminate()
+    code, _, err = finish(running)
+    assert code == 130, err
+    assert "SIGTERM caught" not in err  # by JAX, which would do nothing
+    assert len([line for line in err.splitlines() if "stopping where" in line or "interrupted" in line]) == 1
+
+
 def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + LIMIT
     while not condition():

@@ -1,6 +1,6 @@
 """What ended a command, as an exit code and one sentence.
 
-Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted. ISOBATCH_TRACEBACK=1 shows tracebacks.
+Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted, by Ctrl-C or SIGTERM. ISOBATCH_TRACEBACK=1 shows tracebacks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def outcome(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RunError):
         return 1, str(error)
     if isinstance(error, KeyboardInterrupt):
-        return 130, ""
+        return 130, "interrupted."
     if isinstance(error, BrokenPipeError):  # the reader of a pipe went away
         return 1, ""
     if isinstance(error, SystemExit):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
-from contextlib import suppress
-from types import ModuleType
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, ModuleType
 
 from isobatch.cli.failures import report
 from isobatch.cli.flags import Parser, check_unknown
@@ -44,11 +47,30 @@ usage: isobatch COMMAND [flags]      isobatch COMMAND --help
 def main(argv: list[str] | None = None) -> int:
     prepare_streams()
     try:
-        find_modules_here()
-        code = run(sys.argv[1:] if argv is None else argv)
+        with ended_by_sigterm():
+            find_modules_here()
+            code = run(sys.argv[1:] if argv is None else argv)
     except BaseException as error:
         code = report(error)
     return flush_streams(code)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM, which `timeout`, batch systems and containers send, perhaps twice, is answered as Ctrl-C is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def run(words: list[str]) -> int:

@@ -114,5 +114,6 @@ def silent_logger() -> Iterator[None]:
 def guarded(recipe: Recipe, place: int, running: list[int]) -> Guard:
     """The environment at this place of its vector; `running` is told whose turn it is."""
     if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that trains
+        for number in (signal.SIGINT, signal.SIGTERM):  # which all processes may get, for the one that trains
+            signal.signal(number, signal.SIG_IGN)
     return Guard(recipe, place, running)

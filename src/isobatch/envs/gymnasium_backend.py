@@ -172,6 +172,8 @@ class GymnasiumVector:
     def close(self) -> None:
         try:
             if isinstance(self._vector, Workers):
+                for process in self._processes:  # deaf to the signal by which Gymnasium ends them
+                    process.kill()
                 self._vector._state = AsyncState.DEFAULT  # or it would wait for the dead
                 self._vector.close(terminate=True)
             else:

@@ -53,7 +53,7 @@ def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Gen
         for _ in range(min(processes, len(jobs))):
             here, there = context.Pipe()
             worker = context.Process(target=serve, args=(there,))
-            with deaf_to_ctrl_c():
+            with deaf_to_signals():
                 worker.start()
             there.close()  # so that the end of the process ends the connection
             workers[here] = worker
@@ -88,12 +88,13 @@ def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Gen
 
 
 @contextmanager
-def deaf_to_ctrl_c() -> Iterator[None]:
+def deaf_to_signals() -> Iterator[None]:
     """Processes that are started now are, also for what they start: the one that sends jobs answers, for all of them.
 
-    It gets a Ctrl-C of this time afterwards.
+    Ctrl-C reaches all processes, and so does the SIGTERM of a batch system. The sender gets those of this time
+    afterwards.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

@@ -43,12 +43,13 @@ def joined(team: Team, say: Say) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        code = 2 if isinstance(error, UsageError) else 1
+        interrupted = isinstance(error, KeyboardInterrupt)
+        code = 130 if interrupted else 2 if isinstance(error, UsageError) else 1
         atexit.register(leave, code)
         if isinstance(error, jax.errors.JaxRuntimeError):
             lifeline.wait_for_cause()
             error = RunError(f"process {jax.process_index()} lost the others ({first_line(error)}).")
-        lifeline.fail(str(error) or type(error).__name__, code)
+        lifeline.fail("interrupted." if interrupted else str(error) or type(error).__name__, code)
         raise error from None
     lifeline.close()
 
@@ -80,6 +81,7 @@ def meet(team: Team) -> None:
     limit = team.process_timeout
     seconds = max(int(limit), 1)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM, and nobody asks it
     try:
         if team.coordinator == AUTO:
             jax.distributed.initialize(initialization_timeout=seconds, shutdown_timeout_seconds=seconds)

@@ -330,7 +330,10 @@ class Bookkeeper:
 
 @contextmanager
 def stop_signals(say: Say) -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once."""
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once.
+
+    A second SIGTERM changes nothing: `timeout` and `isobatch launch` send it to a process and to its group.
+    """
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
@@ -338,7 +341,9 @@ def stop_signals(say: Say) -> Iterator[threading.Event]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         if stopped.is_set():
-            raise KeyboardInterrupt
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         stopped.set()
         say("stopping where everything can be kept; Ctrl-C again stops at once and goes back to the last checkpoint.")
 

@@ -88,7 +88,8 @@ def environment() -> dict[str, str]:
 
 def serve(descriptor: int) -> None:
     """Answer what comes through a socket until it is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that learns
+    for number in (signal.SIGINT, signal.SIGTERM):  # which all processes may get, for the one that learns
+        signal.signal(number, signal.SIG_IGN)
     connection, lock = Connection(descriptor), threading.Lock()
 
     def send(message: bytes) -> None:
