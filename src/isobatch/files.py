@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,12 +52,28 @@ def read_text(path: Path, flag: str) -> str:
         raise UsageError(f"{flag} {str(path)!r} cannot be read ({why}): check the path.") from None
 
 
+def check_writable(path: Path, what: str) -> None:
+    """Raise where a file that a person asked for cannot be, best before anything is computed for it; `what` is the flag
+    and its value."""
+    if path.exists() and not path.is_file():  # a directory, or a device, which must not be replaced by a file
+        raise UsageError(f"{what} is there and is not a file: name another place.")
+    check_folder(path.parent, what)
+
+
+def check_folder(path: Path, what: str) -> None:
+    """Raise where no file can be made in a directory, which is made if need be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise unwritable(what, error) from None
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """A file that a person asked for."""
-    if path.exists() and not path.is_file():  # a directory, or a device, which must not be replaced by a file
-        raise UsageError(f"--out {str(path)!r} is there and is not a file: name another place.")
+    check_writable(path, f"--out {str(path)!r}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
     except OSError as error:
         raise unwritable(f"--out {str(path)!r}", error) from None

@@ -67,6 +67,12 @@ def test_values_are_those_of_the_preset(capsys: pytest.CaptureFixture) -> None:
     assert value_of("--gamma", text) == "0.5"
 
 
+def test_a_value_that_stands_for_something_says_for_what(capsys: pytest.CaptureFixture) -> None:
+    text = " ".join(shown(["diagnose", "--help"], capsys).split())
+    assert "in many ways; 0: as many as the run's own [0]" in text
+    assert "--time" in text
+
+
 @pytest.mark.parametrize("words", [["--algo", "pppo"], ["--gamma", "x"], ["--nonsense"], ["--env"]])
 def test_bad_flags_do_not_keep_help_away(words: list[str], capsys: pytest.CaptureFixture) -> None:
     assert "usage: isobatch train" in shown(["train", *words, "--help"], capsys)

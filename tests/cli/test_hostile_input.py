@@ -109,7 +109,7 @@ LINES = {
         "--env",
         ":Id",
     ): "env=':Id' names a module that fails while it is imported (ValueError: Empty module name)",
-    ("train", "--env", "no_such_module:Id"): "cannot be imported: No module named 'no_such_module'",
+    ("train", "--env", "no_such_module:Id"): "cannot be imported (No module named 'no_such_module')",
     ("train", "--seed", str(2**31)): f"seed={2**31} must be at most {2**31 - 1}",
     ("train", "--seed", str(2**63)): f"seed={2**63} must be at most {2**31 - 1}",
     ("train", "--num-seeds", str(2**31 - 1)): "must be at most 100000",

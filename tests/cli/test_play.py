@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -56,6 +57,18 @@ def test_window(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 def test_bad_requests(words: str, complaint: str, runs: Runs, capsys: pytest.CaptureFixture) -> None:
     assert main(words.replace("RUN", str(runs("CartPole-v1"))).split()) == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_places_are_checked_before_anything_is_computed_for_them(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "folder.gif").mkdir()
+    (tmp_path / "file").touch()
+    run = str(runs("CartPole-v1"))
+    assert main(["eval", run, "--video", str(tmp_path / "folder.gif")]) == 2
+    assert "folder.gif' is there and is not a file" in capsys.readouterr().err
+    assert main(["diagnose", run, "--out", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith(f"isobatch: out='{tmp_path / 'file'}' cannot be written (File exists)")
 
 
 @pytest.mark.parametrize("command", ["play RUN", "eval RUN --video film.gif"])

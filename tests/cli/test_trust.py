@@ -77,3 +77,11 @@ def test_importing_a_module_is_trust(run: Path, capsys: pytest.CaptureFixture) -
 def test_commands_that_import_nothing_do_not_ask(run: Path) -> None:
     assert main(["rescale", str(run), "--factor", "2", "--json"]) == 0
     assert not trust.is_trusted("planted:Trap-v0")
+
+
+def test_a_module_that_is_not_here_is_missing_rather_than_foreign(run: Path, capsys: pytest.CaptureFixture) -> None:
+    """As one's own is, when the command is given in another directory."""
+    (run / "config.yaml").write_text("env: not_here:Walk-v0\n")
+    assert main(["eval", str(run)]) == 2
+    err = capsys.readouterr().err
+    assert "have not used" not in err

@@ -138,10 +138,11 @@ def test_json_is_one_object_whose_command_can_be_trained(run: Path, capsys: pyte
         (["RUN", "--score", "700"], "score=700 is not what this run reached"),
         (["RUN", "--score", "high"], "score='high' is not valid"),
         (["RUN", "--critical-batch", "-3"], "critical_batch=-3 is not a batch size"),
-        (["RUN", "--plan-seeds", "0"], "num_seeds=0 must be at least 1."),
         (["RUN", "--plan-seeds", "1000000000"], "for 1,000,000,000 seeds, and"),
         (["RUN", "--num-envs", "8"], "has its own settings: give a run or settings, not both"),
         (["RUN", "--out", "plan.txt"], "has no picture's ending"),
+        (["RUN", "--out", "/dev/null/plan.png"], "out='/dev/null/plan.png' cannot be written"),  # before it measures
+        (["RUN", "--plan-seeds", "0"], "plan_seeds=0 must be at least 1"),
         (["--env", "CartPol-v1"], "did you mean CartPole-v1"),
     ],
 )

@@ -16,6 +16,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, add_dataclass, construct, given, given_settings
 from isobatch.cli.train import train_first
 from isobatch.errors import UsageError
+from isobatch.files import check_folder
 from isobatch.formatting import counted
 from isobatch.laboratory.options import LabOptions
 from isobatch.settings.config import Config
@@ -85,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from isobatch.laboratory.sections.geometries import draw_over_training
 
     out = args.out or run_dir / "diagnosis"
+    check_folder(out, f"out={str(out)!r}")
     with console.progress_bar(args.quiet) as watch:
         diagnoses = diagnose(
             run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout, minutes
@@ -130,6 +132,7 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
         raise UsageError(f"sb3={str(args.sb3)!r} needs {missing.name}: pip install 'isobatch[sb3]'.") from None
 
     out = args.out or args.sb3.with_name(f"{args.sb3.stem}-diagnosis")
+    check_folder(out, f"out={str(out)!r}")
     timeout = getattr(args, "env_timeout", Options.env_timeout)
     with console.progress_bar(args.quiet) as watch:
         diagnosis = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)

@@ -61,8 +61,8 @@ BRIEF = {
     "diagnose": Brief(
         ("diagnose runs/my-run", "diagnose runs/my-run --sections geometries,lags --chains 64"),
         (
-            "run_dir", "checkpoint", "budget", "geometries", "lambdas", "chains", "batches", "sections", "out", "json",
-            "env", "algo",
+            "run_dir", "checkpoint", "time", "budget", "geometries", "lambdas", "chains", "batches", "sections", "out",
+            "json", "env", "algo",
         ),
     ),
     "tune": Brief(
@@ -154,7 +154,11 @@ def _show_values(parser: Parser, words: list[str]) -> None:
 
 
 def _first_clause(text: str) -> str:
-    """The beginning of a help text, up to a semicolon or a full stop, and the value at its end."""
-    value = re.search(r" \[[^\[\]]*\]$", text)
-    clause = text.removesuffix(value[0]) if value else text
-    return re.split(r"; |(?<!\.)\.(?: |$)| \(", clause)[0] + (value[0] if value else "")
+    """The beginning of a help text, up to a semicolon or a full stop; what its value means; and the value."""
+    value = re.search(r" \[([^\[\]]*)\]$", text)
+    whole = text.removesuffix(value[0]) if value else text
+    first, *others = re.split(r"; |(?<!\.)\.(?: |$)| \(", whole)
+    if value is None:
+        return first
+    meant = [clause for clause in others if clause.startswith(f"{value[1]}: ")]
+    return "; ".join([first, *meant]) + value[0]

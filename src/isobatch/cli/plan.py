@@ -22,7 +22,9 @@ from isobatch.cli.flags import (
 from isobatch.cli.library_settings import show_remarks
 from isobatch.cli.train import train_first
 from isobatch.errors import UsageError
+from isobatch.files import check_writable
 from isobatch.settings.command import train_command
+from isobatch.settings.fields import COUNT
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 
@@ -55,6 +57,7 @@ def add_flags(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_picture(args.out)
+    COUNT.check("plan_seeds", args.plan_seeds)
     if args.run_dir is not None and (given_settings(args) or given(args, Options)):
         raise UsageError(f"run {str(args.run_dir)!r} has its own settings: give a run or settings, not both.")
     run_dir = args.run_dir or train_first(args, "plan", noise_scale=True)
@@ -81,8 +84,11 @@ def check_picture(path: Path | None) -> None:
     """Before anything is measured for it."""
     from isobatch.drawing import FORMATS
 
-    if path is not None and path.suffix not in FORMATS:
+    if path is None:
+        return
+    if path.suffix not in FORMATS:
         raise UsageError(f"out={str(path)!r} has no picture's ending: use {', '.join(FORMATS)}.")
+    check_writable(path, f"out={str(path)!r}")
 
 
 def show(plan: Plan) -> None:

@@ -25,6 +25,7 @@ from isobatch.errors import RunError, UsageError
 from isobatch.formatting import byte_text, counted, setting_text
 from isobatch.settings.accounting import batch_accounting, surely_used
 from isobatch.settings.config import Config
+from isobatch.settings.fields import COUNT
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import with_stale_objective
@@ -234,6 +235,7 @@ def moved(config: Config, before: int, devices: int) -> Config:
     """Settings that were tuned on other devices; what changes is said."""
     from isobatch.rescaling import rescale
 
+    COUNT.check("from_devices", before)
     if devices < 2 and before < 2:
         raise UsageError(f"from_devices={before} needs another number of devices to go to: add --devices.")
     result = rescale(config, devices=devices, devices_before=before)

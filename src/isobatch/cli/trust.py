@@ -34,8 +34,10 @@ def check_trust(name: str, args: argparse.Namespace) -> None:
         env = _env_in(Path(path)) if path and not args.trust else ""
         if not module_of(env):
             continue
-        from isobatch.envs.trust import ALLOWED, is_trusted, package_of
+        from isobatch.envs.trust import ALLOWED, is_absent, is_trusted, package_of
 
+        if is_absent(env):  # perhaps one's own, from another directory; loading the run says what is missing
+            continue
         if not is_trusted(env):
             raise UsageError(
                 f"run {str(path)!r} has env={env!r}, which imports the module {module_of(env)!r}, and you have not "

@@ -195,7 +195,10 @@ def import_module_of(env_id: str, module: str) -> None:
     try:
         importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(f"env={env_id!r} names a module that cannot be imported: {first_line(error)}.") from None
+        raise UsageError(
+            f"env={env_id!r} names a module that cannot be imported ({first_line(error)}): install what is missing, or "
+            "give the command where the module is."
+        ) from None
     except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"env={env_id!r} names a module that fails while it is imported ({cause}).") from None

@@ -29,6 +29,13 @@ def is_trusted(env_id: str) -> bool:
     return package in allowed or [package, _origin(package)] in _remembered()
 
 
+def is_absent(env_id: str) -> bool:
+    """Whether there is no such package here, so that importing it would execute nothing."""
+    with suppress(ImportError, ValueError, AttributeError):
+        return importlib.util.find_spec(package_of(env_id)) is None
+    return False
+
+
 def remember(env_id: str) -> None:
     """This user's runs may import the module of this environment, as long as it is the same file."""
     if is_trusted(env_id):

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from isobatch.errors import RunError, UsageError
-from isobatch.files import draft_of, unwritable
+from isobatch.files import check_writable, draft_of, unwritable
 from isobatch.rendering.canvas import Size, captioned
 from isobatch.rendering.scenes import END_SECONDS, Frame
 
@@ -30,10 +30,7 @@ def check_video(path: Path) -> None:
         raise UsageError(f"video={str(path)!r} has no video's ending: use {' or '.join(ENDINGS)}.")
     if path.suffix == ".mp4":
         find_ffmpeg()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(f"video={str(path)!r}", error) from None
+    check_writable(path, f"video={str(path)!r}")
 
 
 def find_ffmpeg() -> str:
