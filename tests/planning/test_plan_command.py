@@ -53,6 +53,16 @@ def by_the_law(plan: Plan, shape: Shape) -> float:
     return needed / shape.iteration_batch * by_hand.iteration_seconds(*sizes, plan.run.update_epochs)
 
 
+def test_what_is_faster_than_the_recommended_one_is_marked_as_left_out(planned: tuple[Plan, list[str]]) -> None:
+    plan, _ = planned
+    best = plan.recommended.seconds.value
+    faster = {each.shape for each in plan.rows if each.seconds.value * (1 + plan.tie) < best}
+    assert faster <= plan.unfit
+    assert plan.recommended.shape not in plan.unfit
+    marked = {row[0].removesuffix(" -") for row in plan.table() if row[0].endswith(" -")}
+    assert marked == {shape.name for shape in plan.unfit}
+
+
 def test_every_time_is_that_of_the_law_and_of_the_clock(planned: tuple[Plan, list[str]]) -> None:
     """Returns of s / 100 have 300 after 30,000 steps and half of the window of 5 %; lines between sizes are exact."""
     plan, _ = planned

@@ -92,12 +92,12 @@ def check_picture(path: Path | None) -> None:
 
 
 def show(plan: Plan) -> None:
-    from isobatch.planning.planned import COLUMNS
+    from isobatch.planning.planned import COLUMNS, TITLE
 
     out, run = console.out, plan.run
     out.print(console.subject(run.algo, run.env))
     out.print(console.pairs(plan.summary))
-    out.print(console.table("\nThe fastest, their neighbors and the run (*: recommended)", COLUMNS, plan.table()))
+    out.print(console.table(f"\n{TITLE}", COLUMNS, plan.table()))
     out.print(console.heading("\nWhat to use, and why"))
     for sentence in plan.sentences():
         out.print(console.bullet(sentence))

@@ -107,6 +107,7 @@ def plan(
         recommended=forecaster.at(best),
         config=after,
         rows=tuple(rows),
+        unfit=frozenset(each.shape for each in rows if not judge.accepts(each.shape)),
         forecaster=forecaster,
         chance=forecaster.chance(best, near, NEAR_FASTEST),
         near=NEAR_FASTEST,

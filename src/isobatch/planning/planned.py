@@ -11,6 +11,7 @@ from isobatch.formatting import TO, by_magnitude, counted, html_list, html_table
 from isobatch.planning.critical_batches import LARGEST
 from isobatch.planning.devices import Link
 from isobatch.planning.forecast import Forecast, Forecaster
+from isobatch.planning.moves import Shape
 from isobatch.planning.scores import Reached
 from isobatch.planning.seconds import Line
 from isobatch.settings.config import Config
@@ -18,6 +19,7 @@ from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import changed_settings
 from isobatch.statistics.bootstrap import Estimate
 
+TITLE = "The fastest, their neighbors and the run (*: recommended, -: left out, as said below)"
 COLUMNS = ["environments x steps", "minibatches", "batch", "steps to score", "steps/s", "time to score", "own = 1"]
 COLUMNS += ["iterations", "seconds are"]
 
@@ -47,6 +49,8 @@ class Plan:
     """The settings that are recommended, for a whole run."""
     rows: tuple[Forecast, ...]
     """The fastest, the neighbors of the recommended one, and the run's own; fastest first."""
+    unfit: frozenset[Shape]
+    """Those of them that are not recommended however fast they are: `left_out` says why."""
     forecaster: Forecaster
     chance: float
     """Share of the draws in which the recommended one is within `near` of the fastest."""
@@ -86,6 +90,7 @@ class Plan:
     def _row(self, each: Forecast) -> list[str]:
         shape = each.shape
         marks = [mark for mark, other in (("*", self.recommended), ("run", self.current)) if other.shape == shape]
+        marks += ["-"] if shape in self.unfit else []
         return [
             " ".join([shape.name, *marks]),
             f"{shape.num_minibatches:,}",
@@ -159,12 +164,13 @@ class Plan:
         score = by_magnitude(self.reached.score)
         whose = "of the run itself, short of 5 % of what it gained" if self.reached.of_run else "as asked for"
         median, seeds = self.reached.median, counted(len(self.reached.steps), "seed")
-        need = self.forecaster.need
+        need, lag = self.forecaster.need, self.current.shape.lag
+        late = f", with actors up to {counted(lag, 'iteration')} behind" if lag else ""
         return [
             ("score", f"{score}, {whose}"),
             ("reached", f"after {with_interval(median, lambda x: f'{x:,.0f}')} steps, median of {seeds}"),
             ("critical batch", f"{self.critical_batches}, the run's batch is {need.batch:,}"),
-            ("a run is", f"of {counted(self.num_seeds, 'seed')} at a time, on this machine as busy as it is now"),
+            ("a run is", f"of {counted(self.num_seeds, 'seed')} at a time, on this machine as busy as it is now{late}"),
         ]
 
     def __repr__(self) -> str:
