@@ -72,5 +72,5 @@ def check_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 def check_constructor(kind: type[C]) -> type[C]:
     """The same class, whose constructor complains in the same way."""
-    kind.__init__ = check_keywords(kind.__init__)  # type: ignore[misc]
+    kind.__init__ = check_keywords(kind.__init__)  # type: ignore[method-assign]
     return kind
