@@ -19,6 +19,7 @@ from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_dataclass, construct, given
 from isobatch.errors import UsageError
 from isobatch.executors.cores import available_cores, stay_on
+from isobatch.executors.process_count import check_process_count
 from isobatch.settings.team import Team
 
 LAUNCHED = ("train",)
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{name}={chosen[name]} is what launch tells each process: leave it out.")
     cores = available_cores()
     team = construct(Team, {"num_processes": 2} | chosen | {"coordinator": f"127.0.0.1:{free_port()}"})
+    check_process_count(f"num_processes={team.num_processes}", team.num_processes)
     if team.num_processes > len(cores):
         console.say(f"note: {team.num_processes} processes share {len(cores)} cores: they will take turns.")
     with tempfile.TemporaryDirectory() as scratch, started(team, command, cores, Path(scratch)) as processes:

@@ -19,6 +19,7 @@ from isobatch.envs.host_spaces import Actions, Observations, batched
 from isobatch.envs.interface import Settings
 from isobatch.envs.watchdog import START_SECONDS, HangError, Watched, closed_in_time
 from isobatch.errors import RunError, UsageError, first_line
+from isobatch.executors.process_count import ENV_BYTES, check_process_count
 
 MODES = {
     "disabled": AutoresetMode.DISABLED,
@@ -74,6 +75,8 @@ class GymnasiumEnvironment(HostEnvironment):
             raise UsageError(f"env={self.env_id!r} cannot be made ({cause}){hint}.") from None
 
     def open(self, seeds: list[int]) -> GymnasiumVector:
+        if self.in_processes:
+            check_process_count("vectorization='async' of so many num_envs", len(seeds), ENV_BYTES)
         running = [0]
         makers = [partial(guarded, self._recipe, place, running) for place in range(len(seeds))]
         mode = MODES[self.autoreset]

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 
 from isobatch.errors import RunError, UsageError
 from isobatch.executors.interface import Failure, Job, ResultT, WatchAll, attempt
+from isobatch.executors.process_count import check_process_count
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,12 @@ def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Gen
     They are killed, not asked to end: a job that compiles or steps environments would be long in answering, and what it
     leaves behind is what any kill leaves.
     """
+    processes = min(processes, len(jobs))
+    check_process_count(f"processes={processes}", processes)
     context = multiprocessing.get_context("spawn")
     waiting, workers = deque(range(len(jobs))), {}
     try:
-        for _ in range(min(processes, len(jobs))):
+        for _ in range(processes):
             here, there = context.Pipe()
             worker = context.Process(target=serve, args=(there,))
             with deaf_to_signals():

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from isobatch.errors import UsageError
+from isobatch.errors import UsageError, brief
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import cuts_evenly, divisors
@@ -44,7 +44,7 @@ class Target:
             kind, allowed = (float, "a positive number") if name == "factor" else (int, "a positive whole number")
             number = parse_value(name, value, kind)
             if not (0 < number < math.inf):
-                raise UsageError(f"{name}={value} is not a target: use {allowed}.")
+                raise UsageError(f"{name}={brief(value)} is not a target: use {allowed}.")
             object.__setattr__(self, name, number)
 
     @property
@@ -53,7 +53,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        return " and ".join(f"{name}={value}" for name, value in self.given.items())
+        return " and ".join(f"{name}={brief(value)}" for name, value in self.given.items())
 
     def sizes(self, config: Config) -> tuple[float, float]:
         """N' and T' as asked for, perhaps not whole."""

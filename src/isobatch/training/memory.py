@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import jax
 import numpy as np
 
 from isobatch.envs.spaces import distribution_size
 from isobatch.errors import UsageError, brief
+from isobatch.executors.process_count import free_memory
 from isobatch.formatting import byte_text, counted
 from isobatch.rollouts.staleness import AnyEnvironment
 from isobatch.settings.config import Config
@@ -74,8 +74,4 @@ def available_bytes() -> int | None:
     stats = jax.local_devices()[0].memory_stats()
     if stats and "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return free_memory()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from isobatch.envs.host_interface import HostEnvironment
+from isobatch.executors.process_count import check_process_count
 from isobatch.rollouts.acting import Acting, Policy
 from isobatch.rollouts.actors.interface import Backend, LocalBackend, Place
 from isobatch.rollouts.actors.processes import ProcessChannel
@@ -37,6 +38,7 @@ def maker_of(
     if kind == "thread":
         return lambda index: LocalBackend(acting, place(index))
     if kind == "process":
+        check_process_count(f"actors={actors}", actors)
         return lambda index: RemoteBackend(ProcessChannel(index, recipe(place(index), policy)), rollout)
     from isobatch.rollouts.actors.ray_actors import RayChannel
 
