@@ -4,9 +4,13 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import gymnasium
+
+from isobatch.envs.guard import Recipe, guarded
 from isobatch.errors import RunError
 from isobatch.executors.interface import Watch
 from isobatch.executors.processes import LocalProcesses
@@ -47,6 +51,19 @@ class Sleep:
         (Path(self.folder) / str(os.getpid())).touch()
         while True:
             time.sleep(60)
+
+
+@dataclass(frozen=True)
+class StepInAThread:
+    """As a rollout does: an environment of Gymnasium, made by a thread that collects."""
+
+    def run(self, watch: Watch) -> bool:
+        spaces = gymnasium.spaces.Box(-9, 9, (4,)), gymnasium.spaces.Discrete(2)
+        recipe = Recipe(lambda: gymnasium.make("CartPole-v1"), *spaces)
+        with ThreadPoolExecutor() as pool:
+            env = pool.submit(guarded, recipe, 0, [0]).result()
+        env.reset(seed=0)
+        return bool(env.step(1)[2])
 
 
 if __name__ == "__main__":

@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 import some_jobs
-from some_jobs import Die, Fail, Square
+from some_jobs import Die, Fail, Square, StepInAThread
 
 from isobatch.errors import RunError
 from isobatch.executors.processes import LocalProcesses
+
+
+def test_jobs_may_step_environments_of_gymnasium() -> None:
+    """A thread of theirs makes them, and only the main thread of a process may set what a signal does."""
+    results = LocalProcesses(2).run([StepInAThread()], lambda index, done: None)
+    assert dict(results) == {0: False}
 
 
 @pytest.mark.parametrize("processes", [1, 2])

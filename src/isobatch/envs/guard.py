@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 from typing import NamedTuple, SupportsFloat, TypedDict, Unpack
 
 import gymnasium
@@ -113,7 +114,8 @@ def silent_logger() -> Iterator[None]:
 
 def guarded(recipe: Recipe, place: int, running: list[int]) -> Guard:
     """The environment at this place of its vector; `running` is told whose turn it is."""
-    if multiprocessing.parent_process() is not None:
+    is_worker = multiprocessing.parent_process() is not None and current_thread() is main_thread()
+    if is_worker:  # not a thread that collects in a process with a job of a grid, which is deaf to them already
         for number in (signal.SIGINT, signal.SIGTERM):  # which all processes may get, for the one that trains
             signal.signal(number, signal.SIG_IGN)
     return Guard(recipe, place, running)
