@@ -199,6 +199,22 @@ def test_what_nobody_foresaw_asks_for_a_report(monkeypatch: pytest.MonkeyPatch, 
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flags", [[], ["--batch-schedule", "0:8,0.5:16", "--lr-schedule", "constant"]])
+def test_a_disk_without_room_for_a_run(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """The fix is to make room, and the exit code that of a failure, as when it fills up later."""
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    assert main(["train", "--run-dir", str(tmp_path / "run"), "--total-timesteps", "4096", "--json", *flags]) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"isobatch: run_dir='{tmp_path / 'run'}' cannot be written (No space left on device)")
+    assert "make room" in said
+
+
 def test_broken_pipes_say_nothing() -> None:
     assert failures.outcome(BrokenPipeError()) == (1, "")
 

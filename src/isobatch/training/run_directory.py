@@ -29,7 +29,7 @@ from typing import NotRequired, TypedDict
 
 from isobatch.errors import UsageError, first_line
 from isobatch.executors.cores import available_cores
-from isobatch.files import DRAFT, read_text, replace_file
+from isobatch.files import DRAFT, read_text, replace_file, unwritable
 from isobatch.settings.config import Config
 from isobatch.settings.files import dump_config, load_config
 from isobatch.settings.options import Options
@@ -70,7 +70,7 @@ class RunDirectory:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritable(path, error) from None
+            raise unwritable(f"run_dir={str(path)!r}", error) from None
         return cls(path)
 
     @staticmethod
@@ -82,7 +82,7 @@ class RunDirectory:
         except NotADirectoryError:
             names = [path.name]
         except OSError as error:
-            raise unwritable(path, error) from None
+            raise unwritable(f"run_dir={str(path)!r}", error) from None
         if not set(names) <= {LOCK, CONFIG}:
             raise UsageError(f"run_dir={str(path)!r} exists: add --resume to go on with it, or name another one.")
 
@@ -93,7 +93,7 @@ class RunDirectory:
             replace_file(self.path / CONFIG, dump_config(config))
             replace_file(self.path / INFO, json.dumps({**info, **environment()}, indent=2) + "\n")
         except OSError as error:
-            raise unwritable(self.path, error) from None
+            raise unwritable(f"run_dir={str(self.path)!r}", error) from None
 
     def update(self, config: Config) -> None:
         """Other settings from here on."""
@@ -157,10 +157,6 @@ class RunDirectory:
     def metrics(self) -> Table:
         """Column name -> values, in the order of the file."""
         return read_metrics(self.path)
-
-
-def unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"run_dir={str(path)!r} cannot be written ({error.strerror}): name a directory that can.")
 
 
 def environment() -> dict[str, object]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from isobatch.errors import UsageError
-from isobatch.files import write_file
+from isobatch.files import replace_file, unwritable
 from isobatch.formatting import Say
 from isobatch.rescaling import MINIBATCH_COUNT, rescale
 from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
@@ -100,8 +100,11 @@ def train_stages(
     elif (path / STAGES).exists():
         raise UsageError(f"run_dir={str(path)!r} holds a run already: go on with resume, or choose another directory.")
     else:
-        path.mkdir(parents=True, exist_ok=True)
-        write_file(path / STAGES, json.dumps(info, indent=2) + "\n")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            replace_file(path / STAGES, json.dumps(info, indent=2) + "\n")
+        except OSError as error:
+            raise unwritable(f"run_dir={str(path)!r}", error) from None
     total, begins, before = sum(each.env_steps for each in configs), Begin(0, 0), None
     lines: list[str] = []
     for number, each in enumerate(configs, 1):
@@ -115,7 +118,7 @@ def train_stages(
         )
         lines += _counted_from(where / METRICS, begins)[bool(lines) :]  # one header
         if lines:  # none, where it was stopped before the first
-            write_file(path / METRICS, "".join(lines))
+            replace_file(path / METRICS, "".join(lines))
         begins, before = begins.after(result), where
         if result.interrupted:
             break
