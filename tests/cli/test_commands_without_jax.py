@@ -30,7 +30,7 @@ sys.exit(f"loaded {sorted(loaded)}" if loaded else code)
     ],
 )
 def test_instant_and_without_jax(words: list[str]) -> None:
-    """No JAX is loaded, and the whole command takes less than 0.3 s of processor time, the best of three."""
+    """No JAX is loaded, and the whole command takes less than half a second of processor time, the best of three."""
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -38,4 +38,4 @@ def test_instant_and_without_jax(words: list[str]) -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0, done.stderr
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(seconds) < 0.3, seconds
+    assert min(seconds) < 0.5, seconds

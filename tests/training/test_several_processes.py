@@ -115,7 +115,9 @@ def test_launched_processes_stop_together_where_everything_can_be_kept(tmp_path:
     code, _, err = finish(running)
     assert code == 130, err
     assert "SIGTERM caught" not in err  # by JAX, which would do nothing
-    assert len([line for line in err.splitlines() if "stopping where" in line or "interrupted" in line]) == 1
+    lines = [[line for line in err.splitlines() if word in line] for word in ("stopping where", "interrupted")]
+    assert lines[0] or lines[1]  # the first one where they train already
+    assert max(map(len, lines)) <= 1, err  # and not from each process
 
 
 def wait_for(condition: Any, process: subprocess.Popen[str]) -> None:

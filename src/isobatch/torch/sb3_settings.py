@@ -163,9 +163,9 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
 
 
 def _read(settings: Mapping[str, object], n_envs: int, ewma: bool) -> LibrarySettings:
-    """The settings that have a counterpart here and are not functions."""
+    """The settings that have a counterpart here and are neither functions nor networks, which are as they are."""
     algo = "ppo-ewma" if ewma else "ppo"
-    known = {name for key in EWMA.algorithms[algo] for name in key.names}
+    known = {name for key in EWMA.algorithms[algo] for name in key.names} - {"policy", "policy_kwargs"}
     numbers = {name: value for name, value in settings.items() if name in known and not callable(value)}
     endless = {} if "n_timesteps" in numbers else {"total_timesteps": ENDLESS}
     return from_settings(EWMA, numbers | {"n_envs": n_envs}, algo=algo, overrides=endless)
