@@ -32,8 +32,9 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(VENV)/bin/mypy
 
+# One worker more than the two cores that it is meant for: some tests wait.
 pytest: $(VENV)/.dev
-	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(PYTHON) -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
