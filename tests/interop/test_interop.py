@@ -72,6 +72,12 @@ def test_rescaled_zoo_entries_keep_their_other_settings(algo: str, env: str, ent
     assert again == after.replace(beta_prox=read.config.hypers.beta_prox)  # which is not in use
 
 
+def test_a_name_with_a_dot_is_not_what_stands_before_it() -> None:
+    """In skrl's files names are nested: `learning_rate.nan` is no setting, and not a part of `learning_rate` either."""
+    text = "rollouts: 16\nlearning_epochs: 8\nmini_batches: 2\nlearning_rate.nan: 1.0e-3\n"
+    assert interop.read(interop.library("skrl"), text, overrides={"num_envs": 8}).kept == ["learning_rate.nan"]
+
+
 def test_an_entry_of_the_zoo_names_its_policy() -> None:
     """The zoo hands an entry over to the constructor, where `policy` has no default."""
     config = preset("ppo", "CartPole-v1")

@@ -45,6 +45,8 @@ def test_trading_environments_for_steps_changes_no_rule() -> None:
         (dict(factor=math.nan), ["factor=nan"]),
         (dict(factor=math.inf), ["factor=inf"]),
         (dict(factor=5e-324), ["factor=5e-324 does not work", "above 9223372036854775807"]),
+        (dict(devices=int(1.7e308)), ["devices=a number of 1024 bits does not work", "above 9223372036854775807"]),
+        (dict(optimization_batch=int(1.7e308)), ["optimization_batch=a number", "above 9223372036854775807"]),
         (dict(factor=4, num_envs=16), ["num_envs=16 and factor=4", "one target"]),
         (dict(devices=2, optimization_batch=64), ["cannot go together"]),
         (dict(factor=3), ["factor=3", "85.3333", "factor=3.01176 (num_envs=85)", "factor=2.97674 (num_envs=86)"]),

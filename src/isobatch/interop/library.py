@@ -73,7 +73,7 @@ class LibrarySettings:
         known = self._known()
         kept = []
         for leaf, _ in leaves(self.settings):
-            name = next((name for name in known if _within(leaf, name)), None)
+            name = next((name for name in known if _within(leaf, name) and find(self.settings, (name,))), None)
             rest = known[name].rest(get(self.settings, name)) if name else ""
             kept += [leaf] if name is None else [f"{name} ({rest})"] if rest else []
         return list(dict.fromkeys(kept))  # a mapping has several leaves

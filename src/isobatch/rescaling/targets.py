@@ -56,15 +56,22 @@ class Target:
         return " and ".join(f"{name}={brief(value)}" for name, value in self.given.items())
 
     def sizes(self, config: Config) -> tuple[float, float]:
-        """N' and T' as asked for, perhaps not whole."""
+        """N' and T' as asked for, perhaps not whole, and not beyond what can be counted."""
         n, t = config.num_envs, config.num_steps
-        if self.factor is not None:
-            return n / self.factor, t
-        if self.devices is not None:
-            return n * self.devices / self.devices_before, t
-        if self.optimization_batch is not None:
-            return self.optimization_batch * config.num_minibatches / t, t
-        return self.num_envs or n, self.num_steps or t
+        try:
+            if self.factor is not None:
+                sizes = n / self.factor, t
+            elif self.devices is not None:
+                sizes = n * self.devices / self.devices_before, t
+            elif self.optimization_batch is not None:
+                sizes = self.optimization_batch * config.num_minibatches / t, t
+            else:
+                sizes = self.num_envs or n, self.num_steps or t
+        except OverflowError:  # of a quotient of whole numbers
+            sizes = math.inf, t
+        if max(sizes) > LARGEST_INDEX:
+            raise UsageError(f"{self.text} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
+        return sizes
 
 
 def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[int, int]:
@@ -78,8 +85,6 @@ def resolve(config: Config, target: Target, *, hold_minibatch: bool) -> tuple[in
             "give num_envs, num_steps or factor instead, or drop the rule."
         )
     num_envs, num_steps = target.sizes(config)
-    if max(num_envs, num_steps) > LARGEST_INDEX:
-        raise UsageError(f"{target.text} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
 
     def misfit(n: int, t: int) -> str:
         return _misfit(config, n, t, hold_minibatch=hold_minibatch)
