@@ -171,6 +171,7 @@ def serve(connection: Connection) -> None:
     from isobatch.cli import verify
     from isobatch.cli.main import main
     from isobatch.planning import plan
+    from isobatch.studies import runner
     from isobatch.training import devices, stages, trainer
     from isobatch.tuning import tune
 
@@ -179,7 +180,7 @@ def serve(connection: Connection) -> None:
 
         raise RunError("not trained while fuzzing")
 
-    trainer.train = stages.train = verify._train = tune.run = plan.Machine = not_trained
+    trainer.train = stages.train = verify._train = tune.run = plan.Machine = runner.run_study = not_trained
     devices.use_cores = lambda *args, **kwargs: None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     path = list(sys.path)

@@ -1,18 +1,20 @@
 """PPOEWMA and PPO of Stable-Baselines3 at the zoo's batch, and with other numbers of environments.
 
-    python docs/results/sb3_returns.py [--envs CartPole-v1 ...] [--seeds 8] [--share 1.0] [--out FILE]
+    python docs/results/sb3_returns.py [--envs CartPole-v1 ...] [--seeds 8] [--rows FILE]
+    python docs/results/sb3_returns.py --page         train nothing: write the table and the picture of the rows again
 
-Settings are the zoo's (examples/ppo_ewma.yml; PPO without the average). At 1 and 64 environments PPO keeps its settings
-and PPOEWMA is rescaled by the rules, at 64 also with the rollout as large as it was. The environments are EnvPool's
-(`make setup-envpool`), which are sooner stepped. The figure is the mean return of the last tenth of the training, over
-seeds, with a 95 % bootstrap interval. `--share` cuts the zoo's training time. What is in the file FILE (JSON lines) is
-not trained again.
+Settings are the zoo's (examples/ppo_ewma.yml; PPO without the average), and so is the length of a run, or a share of it
+(SHARES). At 1 and 64 environments PPO keeps its settings and PPOEWMA is rescaled by the rules, at 64 also with the
+rollout as large as it was. The environments are EnvPool's (`make setup-envpool`), which are sooner stepped. A score is
+the mean return of the episodes that end in the last tenth of a training. Rows that are in FILE are not trained again.
+Writes docs/results/sb3-returns.md and its picture.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +26,19 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor, VecNormalize
 
-from isobatch.formatting import plain_table, with_interval
+from isobatch.drawing import COLORS, new_panels, save_figure
+from isobatch.formatting import with_interval
 from isobatch.settings.geometry import divisors
-from isobatch.statistics.bootstrap import estimate, unit_mean
+from isobatch.statistics.aggregates import contrast
 from isobatch.torch import PPOEWMA, rescaled
 
-ZOO = yaml.safe_load((Path(__file__).parents[2] / "examples" / "ppo_ewma.yml").read_text())
+HERE = Path(__file__).parent
+PAGE, ROWS, PICTURE = HERE / "sb3-returns.md", HERE / "sb3-returns.jsonl", HERE / "sb3-returns.png"
+BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
+ZOO = yaml.safe_load((HERE.parents[1] / "examples" / "ppo_ewma.yml").read_text())
 OWN = ("beta_prox", "advantage_norm")
+# Of the zoo's million steps: what gradient steps of four samples, at n_envs = 1, allow on two cores.
+SHARES = {"CartPole-v1": 1.0, "Acrobot-v1": 0.06, "LunarLander-v3": 0.2}
 
 
 class FromEnvPool(VecEnv):
@@ -106,6 +114,7 @@ def final_return(settings: dict[str, Any], env: str, seed: int, share: float) ->
             settings[name] = LinearSchedule(float(settings[name].removeprefix("lin_")), 0.0, 1.0)
     rollout = n_envs * settings["n_steps"]
     settings["batch_size"] = max(d for d in divisors(rollout) if d <= settings.get("batch_size", 64))
+    settings["policy_kwargs"] = {"optimizer_kwargs": {"fused": True}}  # a tenth of the time, for either algorithm
     model, returns = kind(policy, envs, seed=seed, device="cpu", **settings), []
 
     def keep(scope: dict[str, Any], _: dict[str, Any]) -> bool:
@@ -118,33 +127,82 @@ def final_return(settings: dict[str, Any], env: str, seed: int, share: float) ->
     return float(np.mean(last))
 
 
+def trained(env: str, seeds: int, file: Path) -> None:
+    """Train what is not in the file yet."""
+    known = {(row["env"], row["variant"], row["seed"]) for row in rows_in(file)}
+    for name, settings in variants(ZOO[env]).items():
+        for seed in range(seeds):
+            if (env, name, seed) in known:
+                continue
+            score = final_return(settings, env, seed, SHARES[env])
+            row = {"env": env, "variant": name, "seed": seed, "share": SHARES[env], "return": score}
+            with file.open("a") as out:
+                out.write(json.dumps(row) + "\n")
+
+
+def rows_in(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def scores_of(rows: list[dict[str, Any]], env: str) -> dict[str, np.ndarray]:
+    """Variant -> returns of its seeds, in the order of the table."""
+    mine = [row for row in rows if row["env"] == env]
+    return {
+        name: np.array([row["return"] for row in sorted(mine, key=lambda row: row["seed"]) if row["variant"] == name])
+        for name in dict.fromkeys(row["variant"] for row in mine)
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| task | algorithm, environments | seeds | return | minus PPO at the zoo's | worst seed |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for env in dict.fromkeys(row["env"] for row in rows):
+        scores = scores_of(rows, env)
+        base = next(iter(scores.values()))
+        for name, values in scores.items():
+            cells = [with_interval(contrast([(1, values)])[0])]
+            cells.append("" if values is base else with_interval(contrast([(1, values), (-1, base)])[0]))
+            lines.append(f"| {env} | {name} | {len(values)} | {' | '.join(cells)} | {values.min():.1f} |")
+    return lines
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    """A panel for each task: seeds, mean and 95 % interval of each variant."""
+    envs = list(dict.fromkeys(row["env"] for row in rows))
+    figure, panels = new_panels(1, len(envs), (3.6 * len(envs), 3.2))
+    for panel, env in zip(panels, envs, strict=True):
+        scores = scores_of(rows, env)
+        for place, (name, values) in enumerate(scores.items()):
+            mean, color = contrast([(1, values)])[0], COLORS[not name.startswith("PPO,")]
+            panel.plot(values, np.full(len(values), place), "o", color=color, alpha=0.35, markersize=3)
+            panel.plot([mean.low, mean.high], [place, place], color=color)
+            panel.plot(mean.value, place, "D", color=color, markersize=5)
+        panel.set(title=env, xlabel="return", yticks=range(len(scores)))
+        panel.set_yticklabels(scores if env == envs[0] else [name.partition(", ")[2] for name in scores])
+        panel.invert_yaxis()
+    save_figure(figure, PICTURE)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--envs", nargs="+", default=list(ZOO), choices=list(ZOO))
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--share", type=float, default=1.0, help="of the zoo's training time")
-    parser.add_argument("--out", type=Path, default=Path("sb3-returns.jsonl"))
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--page", action="store_true", help="train nothing")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    done = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out.exists() else []
-    known = {(row["env"], row["variant"], row["seed"], row["share"]): row["return"] for row in done}
-    for env in args.envs:
-        table = []
-        for name, settings in variants(ZOO[env]).items():
-            scores = []
-            for seed in range(args.seeds):
-                key = (env, name, seed, args.share)
-                if key not in known:
-                    known[key] = final_return(settings, env, seed, args.share)
-                    row = dict(zip(("env", "variant", "seed", "share"), key, strict=True)) | {"return": known[key]}
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-                scores.append(known[key])
-            array = np.array(scores)
-            mean = estimate(lambda weights, array=array: unit_mean(array, weights), len(array), what="seeds")
-            table.append([name, with_interval(mean), f"{array.min():.1f}"])
-        print(f"\n{env}, {args.seeds} seeds, {args.share:g} of the zoo's steps")
-        print(plain_table(["algorithm, environments", "return", "worst seed"], table), flush=True)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    for env in [] if args.page else args.envs:
+        trained(env, args.seeds, args.rows)
+    if args.rows == ROWS:
+        rows = rows_in(ROWS)
+        shares = ", ".join(f"{share:.0%} on {env}" for env, share in SHARES.items())
+        about = f"Brackets hold 95 % intervals. Length of a run, of the zoo's: {shares}."
+        block = "\n".join([BEGIN, about, "", *table(rows), "", f"![Returns]({PICTURE.name})", END])
+        PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: block, PAGE.read_text(), flags=re.DOTALL))
+        draw(rows)
 
 
 if __name__ == "__main__":
