@@ -70,7 +70,8 @@ class Target:
         except OverflowError:  # of a quotient of whole numbers
             sizes = math.inf, t
         if max(sizes) > LARGEST_INDEX:
-            raise UsageError(f"{self.text} does not work: a size would be above {LARGEST_INDEX}; ask for a smaller one.")
+            too_large = f"a size would be above {LARGEST_INDEX}; ask for a smaller one."
+            raise UsageError(f"{self.text} does not work: {too_large}")
         return sizes
 
 
