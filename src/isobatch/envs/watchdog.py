@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 PATIENCE = 0.5  # seconds between two looks
+LATE = 5.0  # seconds by which a look is so late that this process itself was stopped (Ctrl-Z) or got no time
 START_SECONDS = 300.0  # that making environments may take at least: processes import what they need
 CLOSE_SECONDS = 5.0  # that closing one may take
 T = TypeVar("T")
@@ -44,11 +45,16 @@ class Watched(Generic[T]):
 
     def wait(self) -> T:
         """The result of the work, or what it raised, or `HangError`."""
+        pause = min(PATIENCE, self._time_limit / 4)
         while True:
-            self._thread.join(min(PATIENCE, self._time_limit / 4))
+            before = time.monotonic()
+            self._thread.join(pause)
             if not self._thread.is_alive():
                 break
-            if time.monotonic() - self._last > self._time_limit:
+            now = time.monotonic()
+            if now - before > pause + LATE:
+                self.beat()  # what was stopped with this process does not hang
+            elif now - self._last > self._time_limit:
                 raise HangError
         if self._error is not None:
             raise self._error
