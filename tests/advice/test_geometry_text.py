@@ -36,3 +36,4 @@ def test_diagram_of_phases_and_rows() -> None:
 def test_every_algorithm_can_be_drawn(algo: str) -> None:
     config = preset(algo, **(dict(num_steps=500) if algo == "reinforce" else {}))
     assert f"{config.geometry.gradient_steps} gradient step" in diagram(config)
+    assert ("up to " in diagram(config)) == config.complete_episodes
