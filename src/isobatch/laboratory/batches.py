@@ -69,7 +69,7 @@ def mean_over_batches(
 
     Squared lengths and ratios are skewed, so Student's interval of sixteen batches would hold the mean 89 to 95 % of
     the time, for numbers from normal ones to squares of such; the one that is taken does 94 to 95 % of the time, and of
-    eight batches 92 to 95 %.
+    eight batches 92 to 95 %. Heavier tails are held less often: lognormal numbers, sigma 1, by 91 % of sixteen.
     """
     mean = skewed_mean(np.asarray(values, float))
     return Estimate(mean.value, max(mean.low, least), min(mean.high, most))
