@@ -44,13 +44,13 @@ EVIDENCE = HERE.parents[1] / "src" / "isobatch" / "rescaling" / "kept.json"
 README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 HEADLINE = "<!-- measured by the study transfer -->"
-PICTURES = {  # of each study, those that its page shows
-    "staleness": ["curves-4", "curves-8", "scores"],
+PICTURES = {  # of each study, those that its page shows; `averages` are in the paper's layout
+    "staleness": ["averages", "curves-4", "curves-8", "scores"],
     "asynchrony": ["curves-decoupled", "scores"],
-    "invariance": ["curves-all-rules", "gaps", "curves-no-Adam-rule"],
-    "adam-rule": ["curves-square-root", "gaps", "curves-linear"],
+    "invariance": ["averages", "curves-all-rules", "gaps", "curves-no-Adam-rule"],
+    "adam-rule": ["averages", "curves-square-root", "gaps", "curves-linear"],
     "sgd-rule": ["curves-linear", "curves-square-root", "gaps"],
-    "ewma": ["curves", "pairs", "scores"],
+    "ewma": ["averages", "curves", "pairs", "scores"],
     "prox-grid": ["surface"],
     "epochs": ["curves-1", "curves-4"],
     "geometry": ["curves", "variance"],
@@ -225,9 +225,10 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
 
 
 def body(name: str, sentences: list[str], table: list[SummaryLine]) -> str:
-    """Pictures, verdict and tables."""
+    """Pictures, verdict and tables; a picture that needs curves is there when the study was trained with it."""
+    pictures = [picture for picture in PICTURES[name] if (HERE / f"{name}-{picture}.png").is_file()]
     lines = [
-        *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in PICTURES[name]),
+        *(f"![{name}: {picture}]({name}-{picture}.png)\n" for picture in pictures),
         *(f"* {sentence}" for sentence in sentences),
         "",
         "Brackets hold 95 % intervals.",

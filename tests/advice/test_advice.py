@@ -34,8 +34,8 @@ def test_the_horizon_of_this_run_outranks_a_fixed_length() -> None:
 
 
 def test_reinforce_may_have_large_minibatches() -> None:
-    config = preset("reinforce", num_envs=8, num_steps=500)
-    assert ("reinforce-batch", "minibatch-size") in [(c.winner, c.loser) for c in advise(config).conflicts]
+    conflicts = advise(preset("reinforce"), Facts(time_limit=500)).conflicts
+    assert ("reinforce-batch", "minibatch-size") in [(c.winner, c.loser) for c in conflicts]
 
 
 def test_no_conflict_without_a_contradiction() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from rollout_settings import BASE, PPG
 
@@ -36,3 +38,4 @@ def test_diagram_of_phases_and_rows() -> None:
 def test_every_algorithm_can_be_drawn(algo: str) -> None:
     config = preset(algo, **(dict(num_steps=500) if algo == "reinforce" else {}))
     assert f"{config.geometry.gradient_steps} gradient step" in diagram(config)
+    assert (re.search("up to [0-9]+ new samples each", diagram(config)) is not None) == config.complete_episodes

@@ -24,6 +24,8 @@ from isobatch.advice.rules_of_thumb import (
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 
+EPISODES = preset("reinforce", num_envs=8, num_steps=500)
+
 
 def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
     return next(f for f in check(config, Facts(**facts))[0] if f.name == name)
@@ -92,7 +94,11 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
             ("minibatch_scheme", "shuffle"),
         ),
         ("mixed-minibatch", BASE.replace(num_envs=1), {}, "warn", ("num_envs", 8)),
-        ("reinforce-batch", preset("reinforce", num_envs=8, num_steps=500), {}, "pass", None),
+        ("reinforce-batch", preset("reinforce"), dict(time_limit=500), "pass", None),  # 2 x 1,501 of 2 x 2,000
+        ("reinforce-batch", EPISODES, dict(time_limit=500), "warn", ("num_steps", 2000)),  # perhaps 8 of 4,000
+        ("reinforce-batch", EPISODES.replace(num_envs=1), dict(time_limit=50), "warn", ("num_steps", 1049)),
+        ("reinforce-batch", EPISODES, {}, "note", None),
+        ("reinforce-batch", EPISODES.replace(complete_episodes=False), {}, "pass", None),
         ("reinforce-batch", preset("reinforce", num_envs=1, num_steps=500), {}, "warn", ("num_envs", 2)),
         ("reinforce-batch", BASE, {}, "note", None),
         ("reinforce-baseline", preset("reinforce", num_steps=500), {}, "pass", None),

@@ -94,6 +94,17 @@ def test_squared_bias_of_groups_and_of_none() -> None:
 def test_mean_squared_error() -> None:
     found = mean_squared_error(Estimate(10.0, 7.0, 14.0), Estimate(2.0, -2.0, 5.0))
     assert (found.value, found.low, found.high) == (12.0, 7.0, 17.0)
+    assert mean_squared_error(Estimate(1.0, 0.1, 2.0), Estimate(-0.1, 0.0, 0.2)).low == 0
+    assert np.isnan(mean_squared_error(Estimate(1.0), Estimate(2.0)).low)
+
+
+def test_a_cosine_free_of_noise_stays_within_1() -> None:
+    """Episodes without a common direction: of the three inner products each may be anything, and so their ratio."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        found = compare(gram_of(rng.normal(size=(12, 3))), rng.integers(1, 9, 12), 3).expected_cosine
+        for each in (found.value, found.low, found.high):
+            assert np.isnan(each) or -1 <= each <= 1
 
 
 def test_signal_and_noise_are_unbiased() -> None:

@@ -259,20 +259,23 @@ def test_one_geometry_alone_is_not_compared(own: bool) -> None:
 
 
 def test_intervals_of_means_over_batches_hold() -> None:
-    """95 % of the time for normal numbers, as few as 8 of them, and little less often for skewed ones. At 2,000 trials
-    a share has a standard error of .005; intervals end where the quantity does."""
+    """Of sixteen batches, 93 % of the time or more, for numbers from normal ones to squares of such, which are as
+    skewed as a squared length in one dimension; Student's would do so 89 % of the time. At 4,000 trials a share has a
+    standard error of .004. Intervals end where the quantity does."""
     rng = np.random.default_rng(0)
-    for draw, mean, least in (
-        (lambda n: rng.normal(size=n), 0.0, 0.94),
-        (lambda n: rng.chisquare(8, size=n), 8.0, 0.92),  # a squared length in 8 dimensions
-        (lambda n: rng.gamma(2, size=n), 2.0, 0.91),
-    ):
-        for count in (8, few_batches(32)):
-            found = [mean_over_batches(draw(count)) for _ in range(2000)]
-            assert np.mean([each.low <= mean <= each.high for each in found]) >= least
     assert few_batches(32) == 16
+    for draw, mean in (
+        (lambda n: rng.normal(size=n), 0.0),
+        (lambda n: rng.chisquare(8, size=n), 8.0),
+        (lambda n: rng.exponential(size=n), 1.0),
+        (lambda n: rng.chisquare(1, size=n), 1.0),
+        (lambda n: 1 - rng.exponential(0.1, size=n), 0.9),  # cosines near 1
+    ):
+        found = [mean_over_batches(draw(few_batches(32))) for _ in range(4000)]
+        assert np.mean([each.low <= mean <= each.high for each in found]) >= 0.93
     bounded = mean_over_batches([0.9, 1.0, 1.0, 0.4], 0.0, 1.0)
-    assert (bounded.low, bounded.high) == (pytest.approx(0.375, abs=0.03), 1.0)
+    assert 0 <= bounded.low < 0.375  # Student's
+    assert bounded.high == 1
 
 
 def test_what_cannot_be_negative_has_no_negative_end() -> None:

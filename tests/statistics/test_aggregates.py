@@ -11,6 +11,7 @@ from isobatch.statistics.aggregates import (
     contrast,
     interquartile_mean,
     score_table,
+    skewed_mean,
 )
 from isobatch.statistics.bootstrap import Estimate
 
@@ -38,6 +39,21 @@ def test_means_by_hand() -> None:
     assert mean.value == 3
     assert (mean.high - mean.low) / 2 == pytest.approx(4.30265 * (7 / 3) ** 0.5, rel=1e-5)
     assert aggregate({"b": [5, 5]}).mean == Estimate(5, 5, 5)
+
+
+def test_a_mean_of_skewed_numbers_by_hand() -> None:
+    """0, 0, 0, 4: mean 1, variance 4, so an error of 1; skewness (3 (-1) + 27)/4 / 3^1.5 = 1.1547, halved: a = 0.57735.
+    At both ends T + a T^2/3 + a^2 T^3/27 + a/6 is Student's quantile with 3 degrees of freedom, 3.18245 and its
+    opposite. Symmetric numbers have Student's interval, and equal ones none."""
+    skewed, a = skewed_mean(np.array([0.0, 0.0, 0.0, 4.0])), 3**-0.5
+    for end, quantile in ((skewed.low, 3.18245), (skewed.high, -3.18245)):
+        t = 1 - end
+        assert t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6 == pytest.approx(quantile, rel=1e-5)
+    assert 1 - skewed.low < 3.18 < skewed.high - 1  # the long tail is where numbers were not drawn yet
+    symmetric = np.array([1.0, 2.0, 4.0, 5.0])
+    by_student, plain = contrast([(1.0, symmetric)])[0], skewed_mean(symmetric)
+    assert (plain.value, plain.low, plain.high) == pytest.approx((3, by_student.low, by_student.high))
+    assert skewed_mean(np.full(4, 0.1)) == Estimate(0.1, 0.1, 0.1)
 
 
 def test_arrays_are_environments_by_seeds() -> None:

@@ -69,6 +69,29 @@ def test_each_seed_is_averaged_over_environments_by_hand() -> None:
     np.testing.assert_allclose(second.high - second.mean, [0, 0, (0.4 - 0.15) / 2, (0.45 - 0.2) / 2], atol=1e-12)
 
 
+def test_a_band_ends_where_returns_do() -> None:
+    """CartPole returns 0 to 500, which is 0 to 5 in these ranges, Acrobot -500 to 0, which is -4 to 1: 3 at the most in
+    the mean, and -2 at the least. Of the seeds one is 1 away from that."""
+    factors, worse = {"old": 0, "way": "fresh"}, {"old": 4, "way": "fresh"}
+    rows = [row(env, each, seed) for env in RANGES for each in (factors, worse) for seed in (0, 1, 2)]
+    curves = {
+        "CartPole-v1-0-fresh": table([500.0] * 4, [500.0] * 4, [300.0] * 4),
+        "Acrobot-v1-0-fresh": table([0.0] * 4, [0.0] * 4, [0.0] * 4),
+        "CartPole-v1-4-fresh": table([0.0] * 4, [0.0] * 4, [200.0] * 4),
+        "Acrobot-v1-4-fresh": table([-500.0] * 4, [-500.0] * 4, [-500.0] * 4),
+    }
+    found = averages_of(study(), rows, curves, ["old", "way"], 4)
+    assert found is not None
+    high, low = found.panels[0].lines
+    deviation = 2**0.5 / 3  # of 1, 0, 0
+    np.testing.assert_allclose(high.mean, (3 + 3 + 2) / 3)
+    np.testing.assert_allclose(high.high, 3)
+    np.testing.assert_allclose(high.low, high.mean - deviation)
+    np.testing.assert_allclose(low.mean, (-2 - 2 - 1) / 3)
+    np.testing.assert_allclose(low.low, -2)
+    np.testing.assert_allclose(low.high, low.mean + deviation)
+
+
 def test_runs_of_unequal_length_meet_at_equal_shares_and_references_are_told() -> None:
     factors = {"old": 0, "way": "fresh"}
     weak = {"old": 0, "way": "weak"}

@@ -1,6 +1,7 @@
 """The pages of docs/results say what their committed rows say."""
 
 import functools
+import re
 import runpy
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from isobatch.rescaling import MINIBATCH_SIZE
 from isobatch.rescaling.evidence import measurements
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies import blog_post_claims
+from isobatch.studies.claims import study_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
@@ -21,6 +23,12 @@ SCRIPT = runpy.run_path(str(RESULTS / "studies.py"))
 def test_a_page_has_the_verdict_of_its_rows(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text()
     assert SCRIPT["with_verdict"](page, name, SCRIPT["committed_rows"](name)) == page
+
+
+@pytest.mark.parametrize("name", SCRIPT["PICTURES"])
+def test_the_list_of_studies_has_the_minutes_of_the_page(name: str) -> None:
+    told = re.search(r"--scale laptop`: .*?, (\d+) minutes of training", (RESULTS / f"{name}.md").read_text())
+    assert study_of(name).minutes == (int(told[1]) if told else None)
 
 
 def test_rescale_and_the_readme_tell_what_the_rows_of_transfer_say() -> None:
@@ -70,7 +78,7 @@ def test_claims_on_gradients_are_called_as_they_are_judged() -> None:
         for entry in entries
         if isinstance(entry.found, functools.partial)
     ]
-    assert len(begins) == 17
+    assert len(begins) == 20
     page = (RESULTS / "gradients.md").read_text()
     for begin in begins:
         assert f"| {begin}" in page or f'"{begin}' in judged, begin

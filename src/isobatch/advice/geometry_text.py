@@ -24,7 +24,8 @@ def diagram(config: Config) -> str:
     batch = f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
     minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"
     epochs = f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")
-    each = f"{rounded(g.env_steps_per_gradient_step, 4)} new samples each"
+    most = "up to " if config.complete_episodes else ""  # of what is collected, whole episodes are used
+    each = f"{most}{rounded(g.env_steps_per_gradient_step, 4)} new samples each"
     steps = counted(g.gradient_steps * config.num_iterations, "gradient step")
     lines = [
         *_rows(config),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
 from isobatch.formatting import byte_text, counted, rounded
 from isobatch.rescaling.cautions import FEW_ITERATIONS
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
@@ -214,13 +215,21 @@ def mixed_minibatch(config: Config, facts: Facts) -> Said:
 
 
 def reinforce_batch(config: Config, facts: Facts) -> Said:
-    size = config.geometry.optimization_batch
-    used = ", of which those of whole episodes are used (charts/samples_used)" if config.complete_episodes else ""
-    text = f"{size:,} samples per update{used}; REINFORCE wants at least {REINFORCE_SAMPLES:,}."
+    """Of whole episodes those samples count that are surely used: many more are collected."""
+    size, wanted = config.geometry.optimization_batch, f"REINFORCE wants at least {REINFORCE_SAMPLES:,}"
     if config.algo != "reinforce":
-        return None, f"{text} Not for {config.algo}."
-    more = math.ceil(REINFORCE_SAMPLES * config.num_minibatches / config.num_steps)
-    return size >= REINFORCE_SAMPLES, text, Suggestion("num_envs", config.num_envs, more)
+        return None, f"{size:,} samples per update; {wanted}. Not for {config.algo}."
+    needed, enough = REINFORCE_SAMPLES * config.num_minibatches, size >= REINFORCE_SAMPLES
+    more = Suggestion("num_envs", config.num_envs, math.ceil(needed / config.num_steps))
+    if not config.complete_episodes:
+        return enough, f"{size:,} samples per update; {wanted}.", more
+    if facts.time_limit is None:
+        text = f"{size:,} samples collected per update, those of whole episodes are used; {wanted}."
+        return None if enough else False, text, more
+    used = max(0, surely_used(config, facts.time_limit)) // config.num_minibatches
+    text = f"{size:,} samples collected per update, at least {used:,} of them used: whole episodes; {wanted}."
+    longer = max(facts.time_limit - 1 + math.ceil(needed / config.num_envs), 4 * facts.time_limit)
+    return used >= REINFORCE_SAMPLES, text, Suggestion("num_steps", config.num_steps, longer)
 
 
 def reinforce_baseline(config: Config, facts: Facts) -> Said:

@@ -107,10 +107,13 @@ def batch_cosines(gram: np.ndarray, lengths: np.ndarray, size: int, first: str, 
 
 
 def expected_cosine(gram: np.ndarray, lengths: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """E[S] . E[S/T] / (|E[S]| |E[S/T]|), each inner product a mean over pairs of different episodes."""
+    """E[S] . E[S/T] / (|E[S]| |E[S/T]|), each inner product a mean over pairs of different episodes.
+
+    Such a ratio may be beyond 1, where a cosine cannot be.
+    """
     sums, means = pair_mean(gram, w), pair_mean(gram / np.outer(lengths, lengths), w)
     norms = np.sqrt(np.maximum(sums, 0) * np.maximum(means, 0))
-    return ratio(pair_mean(gram / lengths, w), norms, otherwise=np.nan)
+    return np.clip(ratio(pair_mean(gram / lengths, w), norms, otherwise=np.nan), -1.0, 1.0)
 
 
 def deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ def mean_squared_error(variance: Estimate, bias: Estimate) -> Estimate:
     """E|G_B - G|^2 = Var(G_B) + |bias|^2, for two estimates from independent data.
 
     The distances from value to end of the intervals add in squares (Zou & Donner 2008,
-    https://doi.org/10.1002/sim.3095).
+    https://doi.org/10.1002/sim.3095), and no end is below 0.
 
     Args:
         variance: Var(G_B) with its interval.
@@ -62,4 +62,4 @@ def mean_squared_error(variance: Estimate, bias: Estimate) -> Estimate:
     value = variance.value + bias.value
     below = np.hypot(variance.value - variance.low, bias.value - bias.low)
     above = np.hypot(variance.high - variance.value, bias.high - bias.value)
-    return Estimate(value, float(value - below), float(value + above))
+    return Estimate(value, float(np.maximum(value - below, 0.0)), float(value + above))

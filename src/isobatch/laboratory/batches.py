@@ -19,7 +19,7 @@ from isobatch.learning.policy_phase import estimate_advantages
 from isobatch.networks.actor_critic import Policy
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
-from isobatch.statistics.aggregates import contrast
+from isobatch.statistics.aggregates import skewed_mean
 from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, Estimate
 
 Samples = tuple[Array, Array, Array]
@@ -67,10 +67,11 @@ def mean_over_batches(
 ) -> Estimate:
     """Of one number for each batch, which can be `least` to `most`.
 
-    With Student's interval: that of a bootstrap of eight batches holds the mean 84 to 90 % of the time, this one 88 to
-    96 %, and 91 to 96 % with sixteen, for normal to exponential numbers.
+    Squared lengths and ratios are skewed, so Student's interval of sixteen batches would hold the mean 89 to 95 % of
+    the time, for numbers from normal ones to squares of such; the one that is taken does 94 to 95 % of the time, and of
+    eight batches 92 to 95 %. Heavier tails are held less often: lognormal numbers, sigma 1, by 91 % of sixteen.
     """
-    mean, _ = contrast([(1.0, np.asarray(values, float))])
+    mean = skewed_mean(np.asarray(values, float))
     return Estimate(mean.value, max(mean.low, least), min(mean.high, most))
 
 

@@ -20,7 +20,7 @@ from isobatch.files import replace_file, unwritable
 from isobatch.settings.parsing import SettingsByName, plain_json
 from isobatch.statistics.bootstrap import Estimate
 
-FORMAT = 10  # of the files; what another version measured is measured again
+FORMAT = 11  # of the files; what another version measured is measured again
 R = TypeVar("R")
 
 

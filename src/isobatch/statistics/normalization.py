@@ -92,7 +92,11 @@ def bounds_of(env: str) -> tuple[float, float]:
 
 def band(env: str, mean: np.ndarray, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """mean -+ deviation of returns, for a picture: no further than an episode of the environment can go."""
-    low, high = bounds_of(env)
+    return within(mean, deviation, *bounds_of(env))
+
+
+def within(mean: np.ndarray, deviation: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+    """mean -+ deviation, no further than from low to high."""
     # A time limit of one's own may allow more, and then the mean says so.
     return np.maximum(mean - deviation, np.minimum(mean, low)), np.minimum(mean + deviation, np.maximum(mean, high))
 

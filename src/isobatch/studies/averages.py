@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isobatch.errors import UsageError
-from isobatch.statistics.normalization import ReturnRange, normalize
+from isobatch.statistics.normalization import ReturnRange, bounds_of, normalize, within
 from isobatch.studies.charts import is_reference, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import levels, select
@@ -72,7 +72,8 @@ def averages_of(
                 ]
             except UsageError:  # an environment whose returns have no range
                 return None
-            line = mean_line(label, is_reference(study, of_cell[cells[envs[0]]]), np.mean(each, axis=0))
+            bounds = np.mean([normalize(env, bounds_of(env), study.ranges) for env in envs], axis=0)
+            line = mean_line(label, is_reference(study, of_cell[cells[envs[0]]]), np.mean(each, axis=0), bounds)
             if not np.all(np.isnan(line.mean)):
                 drawn.append(line)
         if drawn:
@@ -104,8 +105,9 @@ def normalized(runs: list[Row], table: Table | None, points: int, ranges: Mappin
     return lines
 
 
-def mean_line(label: str, reference: bool, seeds: np.ndarray) -> MeanLine:
+def mean_line(label: str, reference: bool, seeds: np.ndarray, bounds: np.ndarray) -> MeanLine:
+    """Of lines [S, P]; the band goes no further than episodes can, `bounds`."""
     known = ~np.all(np.isnan(seeds), axis=0)
     mean, deviation = np.full(seeds.shape[1], np.nan), np.full(seeds.shape[1], np.nan)
     mean[known], deviation[known] = np.nanmean(seeds[:, known], axis=0), np.nanstd(seeds[:, known], axis=0)
-    return MeanLine(label, reference, mean, mean - deviation, mean + deviation)
+    return MeanLine(label, reference, mean, *within(mean, deviation, *bounds))
