@@ -43,8 +43,9 @@ SPEED = {  # name -> settings, steps of a run, actors
 SMALLER = "--env envpool/CartPole-v1 --num-envs 64 --num-steps 32 --num-minibatches 4 --learning-rate 1.25e-3"
 RUNS = SPEED | {"EnvPool CartPole, 64 x 32": (SMALLER, 0, "1")}
 LEARNED = 300_000  # steps of each seed, in `returns`
-LAGS = {"by turns": "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i", "4 iterations": "--max-lag 4i"}
-KINDS = {name: LAGS[name] for name in ("by turns", "1 iteration", "2 iterations")}
+BY_TURNS = "by turns"
+LAGS = {BY_TURNS: "", "1 iteration": "--max-lag 1i", "2 iterations": "--max-lag 2i", "4 iterations": "--max-lag 4i"}
+KINDS = {name: LAGS[name] for name in (BY_TURNS, "1 iteration", "2 iterations")}
 OBJECTIVES = {  # the average is the one that `lag_search.py` found to lose least
     "PPO": "",
     "decoupled": "--stale-objective decoupled",
@@ -104,7 +105,7 @@ def speed(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
                 speeds[kind].append(steady_speed(run))
                 ages[kind] = "{:.2f}, {}".format(*lags(run)) if flags else ""
         for kind, found in speeds.items():
-            ratios = [ours / base for ours, base in zip(found, speeds["by turns"], strict=True)]
+            ratios = [ours / base for ours, base in zip(found, speeds[BY_TURNS], strict=True)]
             spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
             shown = spread if ages[kind] else ""
             yield f"| {name} | {kind} | {statistics.median(found):,.0f} | {shown} | {ages[kind]} |"
@@ -128,7 +129,7 @@ def returns(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     for number, (name, (words, _, actors)) in enumerate(RUNS.items()):
         by_turns = {}
-        for objective, kind, flags in arms({kind: LAGS[kind] for kind in ("by turns", "2 iterations")}):
+        for objective, kind, flags in arms({kind: LAGS[kind] for kind in (BY_TURNS, "2 iterations")}):
             run = scratch / f"{number}-{objective}-{kind}"
             lag = f"--actors {actors}" if "--max-lag" in flags else ""
             finished(f"{words} --total-timesteps {LEARNED} --num-seeds {args.seeds} {lag} {flags}", run)
@@ -199,36 +200,39 @@ def wall_clock(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
     median = f"seconds to it, median of {args.seeds} seeds (range)"
     yield f"| run | return | objective | max_lag | {median} | steps | reached |"
     yield "|---|---|---|---|---|---|---|"
-    figure, panels = new_panels(1, len(SPEED), (11, 4.2))
+    figure, panels = new_panels(len(SPEED), len(OBJECTIVES), (11, 3.2 * len(SPEED)))
+    rows = np.reshape(np.asarray(panels), (len(SPEED), len(OBJECTIVES)))
     best = []
-    for (name, (words, _, actors)), axes in zip(SPEED.items(), panels, strict=True):
+    for (name, (words, _, actors)), row in zip(SPEED.items(), rows, strict=True):
         score, steps = SCORES[name]
-        medians = {}
+        medians: dict[str, float] = {}
+        curves: dict[tuple[str, str], list[Course]] = {}
         for objective, kind, flags in arms(LAGS):
             run = scratch / f"{len(name)}-{objective}-{kind}-clock"
             lag = f"--actors {actors}" if "--max-lag" in flags else ""
             finished(f"{words} --total-timesteps {steps} --num-seeds {args.seeds} --log-interval 1 {lag} {flags}", run)
-            seeds = courses(run)
+            seeds = curves[objective, kind] = courses(run)
             seconds, needed = np.array([course.reached(score) for course in seeds]).T
-            medians[f"{objective}, {kind}" if lag else kind] = float(np.median(seconds))
+            medians[f"{objective}, {kind}"] = float(np.median(seconds))
             spread = f"{shown(np.median(seconds))} ({shown(min(seconds))} to {shown(max(seconds))})"
             there = f"{np.isfinite(seconds).sum()} of {len(seconds)}"
             yield f"| {name} | {score:g} | {objective} | {kind} | {spread} | {shown(np.median(needed))} | {there} |"
-            color = COLORS[list(LAGS).index(kind)]
-            style = ("-", "--", ":")[list(OBJECTIVES).index(objective)]
-            mean = np.mean([course.returns for course in seeds], axis=0)
-            axes.plot(
-                seeds[0].seconds,
-                mean,
-                style,
-                color=color,
-                label=kind if not lag and objective == "PPO" else f"{kind}, {objective}",
-            )
-        axes.axhline(score, color="#888888", linewidth=0.8)
-        axes.set(title=name, xlabel=f"seconds of training, {args.seeds} seeds at once", ylabel="return")
-        axes.legend(fontsize=8, frameon=False)
+        for objective, axes in zip(OBJECTIVES, row, strict=True):
+            for kind, color in zip(LAGS, COLORS, strict=False):
+                fresh = SAME_BY_TURNS.get(objective, objective) if kind == BY_TURNS else objective
+                seeds = curves[fresh, kind]
+                mean = np.mean([course.returns for course in seeds], axis=0)
+                axes.plot(seeds[0].seconds, mean, color=color, label=kind)
+            axes.axhline(score, color="#888888", linewidth=0.8)
+            axes.set(title=f"{name}\n{objective}", xlabel=f"seconds of training, {args.seeds} seeds at once")
+        row[0].set_ylabel("return")
+        row[0].legend(title="lag of up to", fontsize=8, frameon=False)
+        low, high = (f(axes.get_ylim()[end] for axes in row) for end, f in enumerate((min, max)))
+        for axes in row:
+            axes.set_ylim(low, high)
         first = min(medians, key=lambda arm: medians[arm])
-        gain = "" if first == "by turns" else f", in {medians[first] / medians['by turns']:.0%} of the time by turns"
+        base = medians[f"PPO, {BY_TURNS}"]
+        gain = "" if first.endswith(BY_TURNS) else f", in {medians[first] / base:.0%} of the time of PPO by turns"
         best.append(f"{name}: soonest {first}{gain}")
     save_figure(figure, PICTURE)
     yield ""
