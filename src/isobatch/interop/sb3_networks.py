@@ -39,7 +39,7 @@ def policy_kwargs() -> Key:
         parts = arguments(value)
         if known.raw("policy") == CNN:
             return {}
-        ours = named(parts.get("activation_fn", "tanh"))
+        ours = _activation(parts)
         widths = _of("pi", parts)
         return ({"hidden_sizes": widths} if widths else {}) | ({"activation": ours} if ours else {})
 
