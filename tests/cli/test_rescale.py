@@ -48,7 +48,11 @@ def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[s
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "rescale", *BASE, "--factor", "16", "--use", "betas", "--json")
     answer = json.loads(out)
-    assert list(answer) == ["factor", "keep", "evidence", "before", "after", "changes", "warnings", "alternatives"]
+    parts = ["factor", "keep", "evidence", "before", "after", "changes", "rules", "warnings", "alternatives"]
+    assert list(answer) == parts
+    assert {change["rule"] for change in answer["changes"]} == {*answer["rules"], "target"}
+    assert answer["rules"]["betas"]["equation"] == "beta^(1/c)"
+    assert all("arXiv" in rule["source"] for rule in answer["rules"].values())
     assert {other.pop("keep") for other in answer.pop("alternatives")} == set(HELD)
     assert answer == json.loads(json.dumps(rescale(preset(**SETTINGS), factor=16, use=["betas"]).to_json()))
 

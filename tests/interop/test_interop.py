@@ -153,6 +153,15 @@ def test_unchanged_examples_are_the_same_text(name: str, file: str, env: str | N
     assert larger.splitlines()[0] == text.splitlines()[0]  # a comment
 
 
+def test_line_ends_of_windows_stay_and_new_lines_have_them_too() -> None:
+    """The learning rate was left to its default, so its line is new."""
+    text = "CartPole-v1:\n  n_envs: 8\n  n_steps: 32\n  batch_size: 64\n  n_timesteps: 100000\n"
+    there = interop.read(ZOO, text.replace("\n", "\r\n"), env="CartPole-v1")
+    written = there.text(rescale(there.config, num_envs=4).after)
+    assert "learning_rate" in written
+    assert written.count("\n") == written.count("\r\n") == 6
+
+
 def test_entries_that_change_with_another_are_named() -> None:
     """`Inherited-v0` takes its settings from `Schedules-v1` by `<<: *base`."""
     read = interop.read(ZOO, SAMPLE.read_text(), env="Schedules-v1")

@@ -117,7 +117,8 @@ class LibrarySettings:
         settings = self.write(after)
         if self.source is None:
             return self.library.form.render(settings, self.env)
-        return self.library.form.edit(self.source, settings, self.env)
+        edited = self.library.form.edit(self.source.replace("\r\n", "\n"), settings, self.env)
+        return edited.replace("\n", "\r\n") if "\r\n" in self.source else edited
 
 
 def from_settings(

@@ -53,8 +53,7 @@ def _scaled(name: str, default: object) -> Key:
         if now % before:
             raise UsageError(
                 f"num_envs={config.num_envs} agents are not a whole number of {name} where {before} are "
-                f"{_count(known, name)}: "
-                f"use a multiple of {before // math.gcd(before, _count(known, name))}."
+                f"{_count(known, name)}: use a multiple of {before // math.gcd(before, _count(known, name))}."
             )
         return now // before
 
@@ -83,9 +82,8 @@ def _horizon() -> Key:
         total = parse_value("train.batch_size", batch, int)
         if total % envs:
             raise UsageError(
-                f"train.batch_size={total} is not a whole number of steps for {envs} agents, as far as the file "
-                "says how "
-                "many there are: give --num-envs."
+                f"train.batch_size={total} is not a whole number of steps for {envs} agents, as far as the file says "
+                "how many there are: give --num-envs."
             )
         return {"num_steps": total // envs}
 
@@ -115,9 +113,8 @@ def _minibatch() -> Key:
         samples, size = known.samples, parse_value(SIZE, value, int)
         if size < 1 or samples % size:
             raise UsageError(
-                f"{SIZE}={size} does not evenly divide the {samples} samples of an iteration, as far as the "
-                "file says how "
-                "many agents there are: give --num-envs, or another size."
+                f"{SIZE}={size} does not evenly divide the {samples} samples of an iteration, as far as the file says "
+                "how many agents there are: give --num-envs, or another size."
             )
         return {"num_minibatches": samples // size}
 

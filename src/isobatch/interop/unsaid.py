@@ -34,7 +34,7 @@ CONSEQUENCES = {
 
 def stays_wide(name: str) -> str:
     """Of a clip range that falls to 0 in a line: our ranges have no schedule."""
-    return f"{name} falls to 0 over a run there, not here: twice as wide in the mean of a run, all of it at its end"
+    return f"{name} falls to 0 over a run there and stays as it is here, so it is twice as wide on average"
 
 
 def unsaid(after: Config, there: Config) -> SettingsByName:

@@ -49,6 +49,8 @@ Vectorization = Literal["sync", "async"]
 Schedule = Literal["free", "fixed"]
 Autoreset = Literal["disabled", "next-step", "same-step"]
 OptimizerName = Literal["adam", "adam-micro", "sgd", "rmsprop"]
+ENDLESS = 10**12
+"""`total_timesteps` of another library's settings that do not say how long to train, so that any batch fits."""
 
 
 @check_constructor

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import ENDLESS, Key, number
+from isobatch.interop.keys import Key, number
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
 from isobatch.rescaling import MEASURED, rescale
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 from isobatch.settings.geometry import beta_of_rollout, divisors
 from isobatch.settings.parsing import SettingsByName
 
