@@ -14,9 +14,9 @@ NAMES = {"clip_eps": "clip range", "value_clip_eps": "range of the value clippin
 def further_on(config: Config) -> list[str]:
     """Of a library that counts an iteration's steps as done while it learns from them."""
     return [
-        f"a linear {name} is one iteration further on there, by {_share(config)} of its start: it falls before an "
+        f"a linear {name} is one iteration further on there, by {_share(config)} of {whole}: it falls before an "
         "iteration learns, here after it"
-        for name in _falling(config)
+        for name, whole in _falling(config).items()
     ]
 
 
@@ -24,8 +24,8 @@ def by_gradient_step(config: Config) -> list[str]:
     """Of a library in which schedules advance with every gradient step."""
     return [
         f"a linear {name} falls with every gradient step there, here once an iteration: there it is less by up to "
-        f"{_share(config)} of its start"
-        for name in _falling(config)
+        f"{_share(config)} of {whole}"
+        for name, whole in _falling(config).items()
     ]
 
 
@@ -38,9 +38,11 @@ def by_n_minus_1(config: Config) -> list[str]:
     return [f"the standard deviation of the advantages divides by n - 1 there and by n here: smaller here {size}"]
 
 
-def _falling(config: Config) -> list[str]:
-    rate = ["learning rate"] if config.lr_schedule == LINEAR else []
-    return rate + [NAMES[name] for name in falling_ranges(config)]
+def _falling(config: Config) -> dict[str, str]:
+    """What falls in a line -> how far, in words."""
+    rate = {"learning rate": "its start"} if config.lr_schedule == LINEAR else {}
+    way = "what it falls by" if config.hypers.clip_eps_end else "its start"
+    return rate | {NAMES[name]: way for name in falling_ranges(config)}
 
 
 def _share(config: Config) -> str:
