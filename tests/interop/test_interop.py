@@ -92,7 +92,12 @@ def test_zoo_schedules_survive_rescaling() -> None:
     assert written["learning_rate"] == "lin_0.002"
     assert written["clip_range"] == "lin_0.2"
     assert (written["n_envs"], written["batch_size"]) == (32, 512)
-    assert read.kept == ["clip_range (its schedule, a line to 0)"]
+    assert read.kept == []
+    assert (read.config.clip_schedule, read.config.hypers.clip_eps, read.config.hypers.clip_eps_end) == (
+        "linear",
+        0.2,
+        0,
+    )
 
 
 def test_zoo_settings_mean_what_stable_baselines_does_with_them() -> None:
@@ -335,12 +340,26 @@ def test_torchrl_files() -> None:
     read = interop.read(interop.library("torchrl"), TORCHRL)
     config = read.config
     assert (config.num_envs, config.num_steps, config.num_minibatches, config.update_epochs) == (8, 512, 4, 3)
-    assert read.kept == ["loss.anneal_clip_epsilon (its schedule, a line to 0)"]
+    assert (config.lr_schedule, config.clip_schedule, read.kept) == ("linear", "linear", [])
     assert yaml.safe_load(read.text(config)) == yaml.safe_load(TORCHRL)
     written = read.write(rescale(config, factor=1 / 4).after)
     assert written["collector"]["frames_per_batch"] == 16384
     assert written["loss"]["mini_batch_size"] == 4096
     assert written["optim"]["lr"] == pytest.approx(5e-4)
+
+
+def test_torchrl_anneals_the_clip_range_only_with_the_learning_rate() -> None:
+    """Its scripts multiply both by one factor, which stays 1 unless the learning rate falls."""
+    read = interop.read(interop.library("torchrl"), TORCHRL.replace("anneal_lr: true", "anneal_lr: false"))
+    assert (read.config.lr_schedule, read.config.clip_schedule) == ("constant", "constant")
+    assert read.write(read.config)["loss"]["anneal_clip_epsilon"] is True  # as it stood: it does nothing
+    both = read.config.replace(lr_schedule="linear", clip_schedule="linear")
+    assert interop.answer(both, read, read.library).unsaid == {}
+    alone = interop.answer(read.config.replace(clip_schedule="linear"), read, read.library)
+    assert alone.settings["loss"]["anneal_clip_epsilon"] is False
+    assert alone.consequences["clip_schedule"] == "constant there: the clip range does not fall over the run"
+    only_rate = interop.answer(read.config.replace(lr_schedule="linear"), read, read.library)
+    assert only_rate.settings["loss"]["anneal_clip_epsilon"] is False
 
 
 SKRL = """

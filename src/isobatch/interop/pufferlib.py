@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 
 from isobatch.errors import UsageError
+from isobatch.interop.computed_otherwise import by_n_minus_1
 from isobatch.interop.form import Form
 from isobatch.interop.ini_text import edit, parse, render
 from isobatch.interop.keys import Key, Known, Raw, as_is, choice, key, number, value_clip, whole
-from isobatch.interop.library import Library
+from isobatch.interop.library import CONSTANT_RANGES, Library
 from isobatch.rescaling.cautions import muon_step_size
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
@@ -184,6 +185,7 @@ def differences(config: Config) -> list[str]:
     return [
         "the learning rate falls like a cosine there, like a line here",
         "minibatches are drawn by the size of their advantages there (prio_alpha), each sample once an epoch here",
+        *by_n_minus_1(config),
         "advantages are corrected by V-trace there (vtrace_rho_clip, vtrace_c_clip), here they are plain GAE",
     ]
 
@@ -193,7 +195,11 @@ LIBRARY = Library(
     title="PufferLib",
     batch_size="batch_size (auto: agents x bptt_horizon) is the rollout, minibatch_size the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={"ppo": dict(objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam")},
+    fixed={
+        "ppo": dict(
+            CONSTANT_RANGES, objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam"
+        )
+    },
     form=Form(parse, render, edit),
     remarks=remarks,
     differences=differences,

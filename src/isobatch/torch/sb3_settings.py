@@ -148,6 +148,7 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
         "objective": "clip" if clip else "policy-gradient",
         "advantage_norm": "minibatch",
         "clip_eps": float(clip(1.0)) if clip else 0.2,
+        "clip_schedule": "linear" if clip and clip(1.0) != clip(0.5) else "constant",
         "lr_schedule": "constant" if rates[0] == rates[1] else "linear",
         "learning_rate": rates[0],
         "max_grad_norm": model.max_grad_norm,
