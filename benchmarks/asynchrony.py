@@ -7,9 +7,9 @@
     python benchmarks/asynchrony.py kills      SIGKILL of actors and of whole runs: the bound, and the bits of a resume
     python benchmarks/asynchrony.py endurance  10 million steps: memory, files and threads of all processes
 
-Each writes its table into benchmarks/results/asynchrony-NAME.md. For speed and wall-clock the machine should do nothing
-else. Which settings `returns` and `wall-clock` compare comes from benchmarks/lag_search.py; how actors compare with
-Stable-Baselines3 is measured by `benchmarks/bench.py --only actors`.
+Each writes its table into benchmarks/results/asynchrony-NAME.md; Gymnasium's LunarLander needs the extra `box2d`. For
+speed and wall-clock the machine should do nothing else. Which settings `returns` and `wall-clock` compare comes from
+benchmarks/lag_search.py; how actors compare with Stable-Baselines3 is measured by `benchmarks/bench.py --only actors`.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from isobatch.executors.processes import LocalProcesses
 from isobatch.settings.presets import preset
 from isobatch.tuning.directory import TRIALS, TuneDirectory
 from isobatch.tuning.search import Search
+from isobatch.tuning.search_plan import prepare
 from isobatch.tuning.trials import Trial, ranked
-from isobatch.tuning.tune import prepare
 
 SEARCHED = ("learning_rate", "ent_coef", "clip_eps", "gae_lambda")
 

@@ -85,7 +85,7 @@ class Evil(Walk):
 
     def __init__(self, deed: str, once: str, seed: int = -1) -> None:
         super().__init__()
-        self.deed, self.once, self.seed, self.steps = deed, once, seed, 0
+        self.deed, self.once, self.seed, self.steps, self.is_slow = deed, once, seed, 0, False
         if deed == "make":
             with open(once, "a") as made:
                 made.write(".")
@@ -100,6 +100,8 @@ class Evil(Walk):
     def step(self, action: Any) -> Any:
         self.steps += 1
         obs, reward, terminated, truncated, info = super().step(action)
+        if self.deed == "slow" and self.steps > 30 and self.is_slow:
+            time.sleep(0.05)
         if self.deed != "nothing" and self.steps == 30 and not os.path.exists(self.once):
             open(self.once, "w").close()
             match self.deed:
@@ -117,6 +119,8 @@ class Evil(Walk):
                     obs = np.zeros(3, np.float32)
                 case "hang":
                     time.sleep(1000)
+                case "slow":  # from now on, and no other copy
+                    self.is_slow = True
                 case "die":
                     os._exit(3)
         return obs, reward, terminated, truncated, info

@@ -99,7 +99,10 @@ def test_every_algorithm_has_a_page() -> None:
 def test_metrics_page_has_every_column_and_no_other() -> None:
     """All kinds of metrics: an auxiliary phase, stale data, a value function, an early end; and whole episodes."""
     metrics: set[str] = set()
-    everything = tiny("ppg-ewma", staleness=3, total_timesteps=32 * 15, noise_scale=True, stop_at_target_kl=True)
+    everything = tiny(
+        "ppg-ewma", staleness=3, total_timesteps=32 * 15, noise_scale=True, stop_at_target_kl=True, objective="clip",
+        clip_schedule="linear", clip_value_loss=True, value_clip_schedule="linear",
+    )  # fmt: skip
     for config in (everything, tiny("reinforce")):
         env = make_env(config.env)
         start = initial_state(config, env, 0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from isobatch.advice.findings import Finding
 from isobatch.advice.monitors import (
     ADVANTAGE_STD,
+    CLIP_EPS,
     CLIPFRAC,
     EWMA_STD,
     EXPLAINED_VARIANCE,
@@ -178,6 +179,13 @@ def test_rows_of_an_annealed_learning_rate_are_left_out() -> None:
     metrics = table(clip=[0.05] * 10 + [0.0] * 10) | {LEARNING_RATE: [1e-3 * (1 - k / 20) for k in range(20)]}
     assert found(metrics, ONE, "clip-fraction").status == "warn"
     assert found(metrics, ONE.replace(lr_schedule="linear"), "clip-fraction").status == "pass"
+
+
+def test_rows_of_a_clip_range_that_has_fallen_are_left_out() -> None:
+    """A range that has fallen to zero clips everything; that is no reason to lower the learning rate."""
+    metrics = table(clip=[0.05] * 10 + [0.9] * 10) | {CLIP_EPS: [0.2 * (1 - k / 20) for k in range(20)]}
+    assert found(metrics, ONE, "clip-fraction").status == "warn"
+    assert found(metrics, ONE.replace(clip_schedule="linear"), "clip-fraction").status == "pass"
 
 
 def test_seeds_are_kept_apart() -> None:

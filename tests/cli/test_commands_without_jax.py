@@ -39,3 +39,12 @@ def test_instant_and_without_jax(words: list[str]) -> None:
         assert done.returncode == 0, done.stderr
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.5, seconds
+
+
+def test_a_search_that_cannot_be_made_is_refused_before_jax_is_loaded() -> None:
+    lines = ["import sys", "from isobatch.cli.main import main", "code = main(sys.argv[1:])"]
+    lines.append("sys.exit(code + 10 * ('jax' in sys.modules))")
+    words = [sys.executable, "-c", "\n".join(lines), "tune", "--budget", "1000"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "budget=1,000 is below one trial" in done.stderr
+    assert done.returncode == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +23,21 @@ def test_progress_is_what_is_done(capsys: pytest.CaptureFixture) -> None:
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[0] for line in lines] == ["11", "22", "33", "44", "55", "66", "77", "88", "100"]
     assert "return 0.04 " in lines[0]
+
+
+def test_what_takes_long_is_said_again(capsys: pytest.CaptureFixture) -> None:
+    """A line that is new at once; the newest of the others after some silence, and not before."""
+    with console.progress_lines(silence=600) as show:
+        show("compiling", True)
+        show("half of it", False)
+    assert capsys.readouterr().err == "compiling\n"
+    said, end = "", time.monotonic() + 60
+    with console.progress_lines(silence=0.05) as show:
+        show("half of it", False)
+        while said.count("half") < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert re.fullmatch(r"(starting, \d+ s so far\n)*(half of it, \d+ s so far\n){2,}", said)
 
 
 def test_one_of_a_thing_has_no_plural() -> None:

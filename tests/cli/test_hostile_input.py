@@ -22,6 +22,7 @@ from isobatch.cli import main as command
 from isobatch.cli.main import main
 from isobatch.errors import RunError
 from isobatch.files import write_file
+from isobatch.training.trainer import stop_signals
 
 FAULT = "a fault of isobatch"
 
@@ -219,26 +220,44 @@ def test_broken_pipes_say_nothing() -> None:
     assert failures.outcome(BrokenPipeError()) == (1, "")
 
 
-def test_a_command_that_is_asked_to_end_says_so(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_asked_to_end_says_so(sent: int, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """As after Ctrl-C; also where SIGTERM comes twice, as from `timeout`, and the second one while things are put
-    away."""
+    away; and where the terminal is closed."""
 
     def asked(args: object) -> int:
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), sent)
             time.sleep(60)
         finally:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), sent)
             put_away.append(True)
         return 0
 
     put_away: list[bool] = []
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(sent)
     monkeypatch.setattr(rescale, "run", asked)
     assert main(["rescale"]) == 130
     assert complaint(capsys) == "isobatch: interrupted."
     assert put_away
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.getsignal(sent) == before
+
+
+def test_the_end_of_a_terminal_changes_nothing_where_it_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `nohup` has it, whatever a command and training do about other signals."""
+
+    def closed(args: object) -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        with stop_signals(lambda sentence: None) as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            return int(stopped.is_set())
+
+    monkeypatch.setattr(rescale, "run", closed)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert main(["rescale"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_drafts_do_not_follow_planted_links(tmp_path: Path) -> None:

@@ -48,7 +48,11 @@ def test_flags_that_hold_a_mapping_can_be_pasted(capsys: pytest.CaptureFixture[s
 def test_rescale_json_is_one_object_of_the_promised_shape(capsys: pytest.CaptureFixture[str]) -> None:
     out = called(capsys, "rescale", *BASE, "--factor", "16", "--use", "betas", "--json")
     answer = json.loads(out)
-    assert list(answer) == ["factor", "keep", "evidence", "before", "after", "changes", "warnings", "alternatives"]
+    parts = ["factor", "keep", "evidence", "before", "after", "changes", "rules", "warnings", "alternatives"]
+    assert list(answer) == parts
+    assert {change["rule"] for change in answer["changes"]} == {*answer["rules"], "target"}
+    assert answer["rules"]["betas"]["equation"] == "beta^(1/c)"
+    assert all("arXiv" in rule["source"] for rule in answer["rules"].values())
     assert {other.pop("keep") for other in answer.pop("alternatives")} == set(HELD)
     assert answer == json.loads(json.dumps(rescale(preset(**SETTINGS), factor=16, use=["betas"]).to_json()))
 
@@ -79,7 +83,8 @@ def test_a_zoo_file_gets_a_zoo_shaped_answer(capsys: pytest.CaptureFixture[str])
     text = out.split("Schedules-v1: &base\n", 1)[1].split("\n\n", 1)[0]
     entry = yaml.safe_load(text)
     assert (entry["n_envs"], entry["batch_size"], entry["learning_rate"]) == (32, 512, "lin_0.002")
-    assert "kept as they were, without a counterpart here: clip_range (its schedule, a line to 0)" in out
+    assert entry["clip_range"] == "lin_0.2"
+    assert "without a counterpart" not in out
     answer = json.loads(called(capsys, *words, "--json"))
     assert answer["library_settings"]["settings"] == entry
     assert answer["after"]["num_envs"] == 32

@@ -55,12 +55,17 @@ def test_ids_that_cannot_be_are_refused_in_one_sentence(env: str, says: str):
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
-    """Atari and MuJoCo of Gymnasium live in packages of their own, here taken to be absent."""
+    """Atari, MuJoCo and Box2D of Gymnasium live in packages of their own, here taken to be absent."""
 
-    def missing(*_: Any, **__: Any) -> None:
-        raise gymnasium.error.DependencyNotInstalled('MuJoCo is not installed, run `pip install "gymnasium[mujoco]"`')
+    def missing(env: str, **_: Any) -> None:
+        name = "Box2D" if "Lunar" in env else "MuJoCo"
+        raise gymnasium.error.DependencyNotInstalled(
+            f'{name} is not installed, run `pip install "gymnasium[{name.lower()}]"`'
+        )
 
     monkeypatch.setattr(gymnasium, "make", missing)
+    with pytest.raises(ib.UsageError, match=r"'LunarLander-v3' needs Box2D.*: pip install 'isobatch\[box2d\]'\."):
+        GymnasiumEnvironment("LunarLander-v3", Settings())
     with pytest.raises(ib.UsageError, match=r"'HalfCheetah-v5' needs a package.*pip install \"gymnasium\[mujoco\]\""):
         GymnasiumEnvironment("HalfCheetah-v5", Settings())
     monkeypatch.setattr(gymnasium, "registry", {})

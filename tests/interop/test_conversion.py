@@ -17,7 +17,7 @@ from isobatch import interop
 from isobatch.errors import UsageError
 from isobatch.interop.conversion import as_algorithm, for_isobatch
 from isobatch.settings.config import Config
-from isobatch.settings.schedules import STANDARD
+from isobatch.settings.schedules import STANDARD, ranges_at
 
 
 def zoo(text: str, algo: str = "ppo") -> Config:
@@ -68,11 +68,31 @@ def test_what_is_inside_normalize_is_read_and_written() -> None:
     assert other.unsaid == {"reward_norm_gamma": 0.9}  # the zoo always takes the algorithm's
 
 
-def test_schedules_of_both_clip_ranges_are_listed_and_kept() -> None:
+def test_schedules_of_both_clip_ranges_are_read_and_written() -> None:
     there = interop.read(ZOO, "n_envs: 8\nn_steps: 8\nbatch_size: 64\nclip_range: lin_0.2\nclip_range_vf: lin_0.5\n")
-    assert there.kept == ["clip_range (its schedule, a line to 0)", "clip_range_vf (its schedule, a line to 0)"]
-    assert there.config.hypers.value_clip_eps == 0.5
-    assert there.write(there.config.replace(value_clip_eps=0.25))["clip_range_vf"] == "lin_0.25"
+    config = there.config
+    assert (config.clip_schedule, config.value_clip_schedule, there.kept) == ("linear", "linear", [])
+    assert (config.hypers.clip_eps, config.hypers.value_clip_eps, config.hypers.clip_eps_end) == (0.2, 0.5, 0)
+    assert there.write(config.replace(value_clip_eps=0.25))["clip_range_vf"] == "lin_0.25"
+    assert there.write(config.replace(clip_schedule="constant"))["clip_range"] == 0.2
+    plain = interop.read(ZOO, "n_envs: 8\nn_steps: 8\nbatch_size: 64\nclip_range: 0.2\n")
+    assert plain.write(plain.config.replace(clip_schedule="linear"))["clip_range"] == "lin_0.2"
+    other_end = interop.answer(config.replace(clip_eps_end=0.1), there, ZOO)
+    assert other_end.consequences == {"clip_eps_end": "0.0 there: the clip range ends at another width"}
+
+
+@pytest.mark.parametrize("name", [name for name in interop.LIBRARIES if name != "zoo"])
+def test_a_clip_range_that_falls_is_written_or_listed(name: str) -> None:
+    """From 0.3 in a line to 0, and the learning rate with it."""
+    sizes = dict(num_envs=64, num_steps=32, num_minibatches=4, total_timesteps=64 * 32 * 10, clip_eps=0.3)
+    config = ib.preset("ppo", "CartPole-v1", lr_schedule="linear", clip_schedule="linear", **sizes)
+    answer = interop.answer(config, None, interop.library(name))
+    said = {
+        "torchrl": lambda: answer.settings["loss"]["anneal_clip_epsilon"] is True,
+        "ml-agents": lambda: answer.consequences["clip_eps_end"].startswith("0.1 there"),
+    }
+    listed = "constant there: the clip range does not fall over the run"
+    assert said[name]() if name in said else answer.consequences["clip_schedule"] == listed
 
 
 @pytest.mark.parametrize("rms", [True, False])
@@ -91,23 +111,31 @@ def test_lengths_and_linear_rates_against_a_run_of_stable_baselines() -> None:
     sb3 = pytest.importorskip("stable_baselines3")
     util = pytest.importorskip("stable_baselines3.common.env_util")
     rates: list[float] = []
+    ranges: list[float] = []
 
     class Recorded(sb3.PPO):  # type: ignore[misc, name-defined]
         def train(self) -> None:
             rates.append(self.lr_schedule(self._current_progress_remaining))
+            ranges.append(self.clip_range(self._current_progress_remaining))
 
-    settings = dict(n_steps=16, batch_size=32, learning_rate=lambda progress: 1e-3 * progress)
+    falling = dict(learning_rate=lambda progress: 1e-3 * progress, clip_range=lambda progress: 0.2 * progress)
+    settings = dict(n_steps=16, batch_size=32, **falling)
     envs = util.make_vec_env("CartPole-v1", n_envs=2)
     model = Recorded("MlpPolicy", envs, device="cpu", **settings)
     steps = model.learn(100).num_timesteps
     config = ib.from_sb3(settings, env="CartPole-v1", n_envs=2, total_timesteps=100)
     assert (config.env_steps, config.num_iterations) == (steps, len(rates)) == (128, 4)
     rates.clear()
+    ranges.clear()
     model.learn(128)
     falls = STANDARD["linear"]
     ours = [config.hypers.learning_rate * falls(i / config.num_iterations) for i in range(config.num_iterations)]
     assert [ours[i] - rates[i] for i in range(4)] == pytest.approx([1e-3 / 4] * 4)
-    assert "by 1/4 = 25 % of its start" in ZOO.differences(config)[0]
+    here = [ranges_at(config, config.hypers, i / 4)["clip_eps"] for i in range(4)]
+    assert [here[i] - ranges[i] for i in range(4)] == pytest.approx([0.2 / 4] * 4)
+    for number, name in enumerate(("learning rate", "clip range")):
+        sentence = f"a linear {name} is one iteration further on there, by 1/4 = 25 % of its start"
+        assert sentence in ZOO.differences(config)[number]
 
 
 def test_the_size_of_the_standard_deviations_difference() -> None:
@@ -128,8 +156,8 @@ def test_conversion_says_what_changes() -> None:
         "115 environment steps",
         "minibatch -> iteration",
         "100,000 -> 100,096",
-        "clip_range (its schedule, a line to 0)",
-        "1/391",
+        "a linear learning rate is one iteration further on there, by 1/391",
+        "a linear clip range is one iteration further on there, by 1/391",
     ):
         assert part in text
     with pytest.raises(UsageError, match="algo='ppg' cannot be made of settings of ppo"):

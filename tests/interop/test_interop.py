@@ -92,7 +92,12 @@ def test_zoo_schedules_survive_rescaling() -> None:
     assert written["learning_rate"] == "lin_0.002"
     assert written["clip_range"] == "lin_0.2"
     assert (written["n_envs"], written["batch_size"]) == (32, 512)
-    assert read.kept == ["clip_range (its schedule, a line to 0)"]
+    assert read.kept == []
+    assert (read.config.clip_schedule, read.config.hypers.clip_eps, read.config.hypers.clip_eps_end) == (
+        "linear",
+        0.2,
+        0,
+    )
 
 
 def test_zoo_settings_mean_what_stable_baselines_does_with_them() -> None:
@@ -151,6 +156,15 @@ def test_unchanged_examples_are_the_same_text(name: str, file: str, env: str | N
     larger = read.text(rescale(read.config, factor=0.5).after)
     assert larger != text
     assert larger.splitlines()[0] == text.splitlines()[0]  # a comment
+
+
+def test_line_ends_of_windows_stay_and_new_lines_have_them_too() -> None:
+    """The learning rate was left to its default, so its line is new."""
+    text = "CartPole-v1:\n  n_envs: 8\n  n_steps: 32\n  batch_size: 64\n  n_timesteps: 100000\n"
+    there = interop.read(ZOO, text.replace("\n", "\r\n"), env="CartPole-v1")
+    written = there.text(rescale(there.config, num_envs=4).after)
+    assert "learning_rate" in written
+    assert written.count("\n") == written.count("\r\n") == 6
 
 
 def test_entries_that_change_with_another_are_named() -> None:
@@ -326,12 +340,26 @@ def test_torchrl_files() -> None:
     read = interop.read(interop.library("torchrl"), TORCHRL)
     config = read.config
     assert (config.num_envs, config.num_steps, config.num_minibatches, config.update_epochs) == (8, 512, 4, 3)
-    assert read.kept == ["loss.anneal_clip_epsilon (its schedule, a line to 0)"]
+    assert (config.lr_schedule, config.clip_schedule, read.kept) == ("linear", "linear", [])
     assert yaml.safe_load(read.text(config)) == yaml.safe_load(TORCHRL)
     written = read.write(rescale(config, factor=1 / 4).after)
     assert written["collector"]["frames_per_batch"] == 16384
     assert written["loss"]["mini_batch_size"] == 4096
     assert written["optim"]["lr"] == pytest.approx(5e-4)
+
+
+def test_torchrl_anneals_the_clip_range_only_with_the_learning_rate() -> None:
+    """Its scripts multiply both by one factor, which stays 1 unless the learning rate falls."""
+    read = interop.read(interop.library("torchrl"), TORCHRL.replace("anneal_lr: true", "anneal_lr: false"))
+    assert (read.config.lr_schedule, read.config.clip_schedule) == ("constant", "constant")
+    assert read.write(read.config)["loss"]["anneal_clip_epsilon"] is True  # as it stood: it does nothing
+    both = read.config.replace(lr_schedule="linear", clip_schedule="linear")
+    assert interop.answer(both, read, read.library).unsaid == {}
+    alone = interop.answer(read.config.replace(clip_schedule="linear"), read, read.library)
+    assert alone.settings["loss"]["anneal_clip_epsilon"] is False
+    assert alone.consequences["clip_schedule"] == "constant there: the clip range does not fall over the run"
+    only_rate = interop.answer(read.config.replace(lr_schedule="linear"), read, read.library)
+    assert only_rate.settings["loss"]["anneal_clip_epsilon"] is False
 
 
 SKRL = """

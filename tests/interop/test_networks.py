@@ -131,11 +131,3 @@ def test_a_value_clip_that_an_older_file_of_skrl_switches_off_is_off() -> None:
         for text in (SKRL, SKRL.replace(", clip_predicted_values: false", ""))
     )
     assert (off, on) == (False, True)
-
-
-def test_a_clip_range_that_falls_is_listed_with_its_size() -> None:
-    zoo = "n_envs: 8\nn_steps: 128\nbatch_size: 256\nclip_range: lin_0.1\nclip_range_vf: lin_0.2\n"
-    remarks = " ".join(for_isobatch(interop.read(interop.library("zoo"), zoo)).remarks)
-    assert remarks.count("twice as wide in the mean of a run") == 2
-    constant = for_isobatch(interop.read(interop.library("zoo"), zoo.replace("lin_", "")))
-    assert "twice as wide" not in " ".join(constant.remarks)

@@ -227,9 +227,8 @@ def test_ml_agents_buffers_keep_what_does_not_fill_a_minibatch() -> None:
     there = read("ml-agents", ML_AGENTS, env="Ball")
     config = there.config
     assert sizes(config) == (8, 1496, 187, 3)
-    assert there.remarks == [
-        "epsilon falls to 0.1 and beta falls to 1e-5 linearly over a run there, and stays in a run here"
-    ]
+    assert there.remarks == ["beta falls to 1e-5 linearly over a run there, and stays in a run here"]
+    assert (config.clip_schedule, config.value_clip_schedule, config.hypers.clip_eps_end) == ("linear", "linear", 0.1)
     assert (config.hypers.ent_coef, config.hypers.gamma, config.hypers.vf_coef) == (0.01, 0.98, 1.0)
     text = there.text(rescale(config, factor=0.5).after)
     expected = ML_AGENTS.replace("12000", "24000").replace(": 64", ": 128")

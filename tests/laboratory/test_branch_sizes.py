@@ -36,6 +36,8 @@ def test_a_schedule_stops_where_it_is() -> None:
     plan = branch_plan(CARTPOLE, 244, LabOptions())
     assert plan.sizes[1].config.lr_schedule == "constant"
     assert plan.sizes[1].config.hypers.learning_rate == pytest.approx(CARTPOLE.hypers.learning_rate / 2)
+    falling = branch_plan(CARTPOLE.replace(clip_schedule="linear"), 244, LabOptions()).sizes[1].config
+    assert (falling.clip_schedule, falling.hypers.clip_eps) == ("constant", pytest.approx(0.1))
     with pytest.raises(NotMeasurableError, match=r"0 after 488 iterations \(lr_schedule=linear\).*earlier checkpoint"):
         branch_plan(CARTPOLE, 488, LabOptions())
 

@@ -258,6 +258,15 @@ def test_one_geometry_alone_is_not_compared(own: bool) -> None:
     assert "500 samples (400 to 600)" in said
 
 
+def test_episodes_that_were_left_out_are_counted() -> None:
+    """12 ended and 4 did not, within 200 steps."""
+    example = EXAMPLES["aggregations"]
+    assert isinstance(example, Aggregations)
+    assert "left out" not in text(example)
+    some = dataclasses.replace(example, episodes=12, unfinished=4)
+    assert text(some).startswith("4 of 16 episodes did not end within 200 steps and are left out")
+
+
 def test_intervals_of_means_over_batches_hold() -> None:
     """Of sixteen batches, 93 % of the time or more, for numbers from normal ones to squares of such, which are as
     skewed as a squared length in one dimension; Student's would do so 89 % of the time. At 4,000 trials a share has a

@@ -137,12 +137,13 @@ RUNS: dict[str, dict] = {
         lr_schedule="adaptive", desired_kl=1.0, target_kl=10.0,
     ),
     "ppg": dict(algo="ppg", learning_rate=0.1),
+    "falling": dict(clip_schedule="linear", learning_rate=0.1),
     "sgd": dict(algo="a2c", aggregation="constant", optimizer="sgd"),
 }  # fmt: skip
 WHERE = {
     "loglinear_alpha": "loglinear", "importance_cap": "stale", "beta_prox": "stale", "kl_coef": "stale",
     "obs_clip": "stale", "desired_kl": "stale", "target_kl": "stale", "beta_clone": "ppg", "aux_learning_rate": "ppg",
-    "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
+    "clip_eps_end": "falling", "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
 }  # fmt: skip
 OTHER_VALUE = {
     "learning_rate": 0.01, "beta1": 0.5, "beta2": 0.9, "optimizer_eps": 0.1, "max_grad_norm": 1e-6, "gamma": 0.5,
@@ -150,6 +151,7 @@ OTHER_VALUE = {
     "importance_cap": 1.0, "beta_prox": 0.1, "loglinear_alpha": 0.01, "adv_norm_decay": 0.9, "adv_norm_eps": 0.5,
     "aggregation_horizon": 2.0, "obs_clip": 0.1, "reward_norm_gamma": 0.1, "reward_clip": 0.1, "beta_clone": 20.0,
     "aux_learning_rate": 0.01, "desired_kl": 1e-6, "target_kl": 1e-9,
+    "clip_eps_end": 0.1,
 }  # fmt: skip
 
 

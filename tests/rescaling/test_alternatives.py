@@ -7,7 +7,7 @@ import pytest
 from isobatch.errors import UsageError
 from isobatch.rescaling import rescale
 from isobatch.rescaling.alternatives import alternatives
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 
 ZOO = Config(num_envs=16, num_steps=1024, num_minibatches=256, update_epochs=4, total_timesteps=491_520).replace(
     learning_rate=3e-4, advantage_norm="minibatch"
@@ -37,6 +37,11 @@ def test_three_ways_to_64_environments_by_hand() -> None:
     }
     few = [any(w.startswith("iterations 30 -> 7") for w in found[keep]["warnings"]) for keep in rows]
     assert few == [False, True, True]
+
+
+def test_settings_that_do_not_say_how_long_to_train_have_no_number_of_iterations() -> None:
+    ways = alternatives(ZOO.replace(total_timesteps=ENDLESS), 64)
+    assert [way.to_json()["iterations"] for way in ways] == [None] * 3
 
 
 def test_keeping_the_iteration_batch_changes_nothing_else() -> None:

@@ -64,7 +64,7 @@ def test_other_advantage_normalization_is_left_alone(norm: str) -> None:
 
 def test_json_has_the_promised_shape() -> None:
     answer = rescale(PAPER, num_envs=64).to_json()
-    assert list(answer) == ["factor", "keep", "evidence", "before", "after", "changes", "warnings"]
+    assert list(answer) == ["factor", "keep", "evidence", "before", "after", "changes", "rules", "warnings"]
     sizes = {"num_envs", "num_steps", "num_minibatches", "update_epochs", "iteration_batch", "optimization_batch"}
     followers = {"learning_rate", "beta1", "beta2", "beta_prox", "adv_norm_decay", "policy_iterations_per_phase"}
     for side in ("before", "after"):

@@ -124,7 +124,7 @@ def test_a_line_of_metrics_that_a_fault_cut_short(tmp_path: Path) -> None:
     assert ends == ["2", "3", "4", "6"]
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM], [signal.SIGHUP]])
 def test_a_stop_is_answered_after_an_iteration(
     signals: list[signal.Signals], undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,10 +151,11 @@ def test_a_stop_is_answered_after_an_iteration(
     assert parameters(run) == parameters(undisturbed["sync"])
 
 
-def test_environments_leave_sigterm_to_the_process_that_trains(
+def test_environments_leave_signals_to_the_process_that_trains(
     undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`timeout` and batch systems send it to all processes, and the run could not end an iteration without them."""
+    """`timeout` and batch systems send SIGTERM to all processes, a terminal that is closed SIGHUP, and the run could
+    not end an iteration without them."""
     config, run = evil("nothing", tmp_path / "done", vectorization=ASYNC), tmp_path / "run"
     iterate, asked = HostProgram.iterate, []
 
@@ -163,6 +164,7 @@ def test_environments_leave_sigterm_to_the_process_that_trains(
             asked.extend(child.pid for child in multiprocessing.active_children())
             for pid in asked:
                 os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGHUP)
         return iterate(self, states, hypers, iteration)
 
     monkeypatch.setattr(HostProgram, "iterate", terminated)

@@ -52,6 +52,7 @@ def simulated(order: Order, actors: int, lag: int, luck: random.Random, deaths: 
             task = ledger.next_task(actor, numbers[actor])
             assert task is not None
             assert task.policy == f"policy {task.version}"
+            assert len(ledger.open) + len(ledger.done) <= actors * (lag + 1)  # the queue does not grow
             busy[actor] = task
     raise AssertionError(f"nothing moves: {ledger.open}, {ledger.done}")
 

@@ -105,6 +105,8 @@ def test_the_settings_of_a_model() -> None:
     assert (config.geometry.iteration_batch, config.geometry.optimization_batch, config.update_epochs) == (24, 12, 2)
     assert (config.lr_schedule, config.hypers.learning_rate, config.hypers.clip_eps) == ("linear", 1e-3, 0.1)
     assert (config.hypers.vf_coef, config.hypers.gamma, config.advantage_norm) == (0.5, 0.9, "iteration")
+    assert config.clip_schedule == "constant"
+    assert config_of(small(PPO, clip_range=lambda p: 0.1 * p)).clip_schedule == "linear"
     plain = config_of(small(PPO))
     assert (plain.algo, plain.proximal_policy, plain.advantage_norm) == ("ppo", "behavior", "minibatch")
     a2c = config_of(A2C("MlpPolicy", walks(3), device="cpu"))

@@ -27,8 +27,7 @@ from isobatch.training.custom_parts import with_custom_parts
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that a test registers are gone after it."""
-    for place in (registry._JAX, registry._CONSTRUCTORS, registry._GIVEN):
-        monkeypatch.setattr(registry, next(n for n, v in vars(registry).items() if v is place), dict(place))
+    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
     monkeypatch.setattr(custom_networks, "_REGISTERED", {})
     monkeypatch.setattr(schedules, "_REGISTERED", {})
     registry.make_env.cache_clear()
@@ -258,7 +257,7 @@ def test_a_schedule_gives_one_number() -> None:
 def test_a_run_whose_parts_are_missing_says_so(part: Any, complaint: str, tmp_path: Path) -> None:
     """As in a process that has not registered them."""
     ib.train(tiny(), run_dir=tmp_path / "run", **part)
-    for place in (registry._JAX, registry._GIVEN, custom_networks._REGISTERED, schedules._REGISTERED):
+    for place in (registry._REGISTERED, custom_networks._REGISTERED, schedules._REGISTERED):
         place.clear()
     registry.make_env.cache_clear()
     with pytest.raises(ib.UsageError, match=complaint):

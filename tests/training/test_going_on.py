@@ -42,6 +42,14 @@ def test_extending_says_what_happens_to_the_learning_rate(tmp_path: Path) -> Non
     )
 
 
+def test_extending_says_what_happens_to_a_clip_range(tmp_path: Path) -> None:
+    run, said = tmp_path / "run", list[str]()
+    short, long = (tiny(clip_schedule="linear", total_timesteps=32 * n) for n in (3, 12))
+    train(short, run_dir=run)
+    train(long, run_dir=run, resume=True, say=said.append)
+    assert said[0] == "extended from 96 to 384 steps; clip_eps goes on at 0.15, where the shorter run had come to 0."
+
+
 def test_a_finished_run_says_so_without_compiling(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("isobatch.training.trainer.program_for", None)
     said: list[str] = []

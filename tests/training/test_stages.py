@@ -84,6 +84,7 @@ def test_it_goes_on_to_the_bit(grown: Path, tmp_path: Path) -> None:
         ("0:4,0.5:0", {}, "without environments"),
         ("0:4,0.99:8", {}, "leaves no whole iteration of 64 steps"),
         (SCHEDULE, dict(lr_schedule="linear"), "lr_schedule='linear' would begin anew"),
+        (SCHEDULE, dict(clip_schedule="linear"), "begin clip_schedule='linear' anew in each stage: use constant"),
         (SCHEDULE, dict(staleness=1), "would cut a queue of rollouts"),
     ],
 )

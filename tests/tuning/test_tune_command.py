@@ -59,7 +59,12 @@ def test_from_defaults_leaves_out_what_is_known_of_the_environment() -> None:
         (["--seed", "-1"], "seed=-1 must be at least 0."),
         (["--seed", "2146483648"], "seed + 1,000,000 + confirm_seeds - 1=2147483653 must be at most 2147483647."),
         (["--group", "1e9"], "group=1000000000 must be at most 100000."),
-        (["--at-num-envs", "0"], "num_envs=0 is not a target"),
+        (["--at-num-envs", "0", "--for-num-envs", "64"], "num_envs=0 is not a target"),
+        (["--at-num-envs", "4"], "at_num_envs=4 is where to search for another batch: add for_num_envs"),
+        (["--at-num-envs", "4", "--for-num-envs", "4"], "for_num_envs=4 is where the search is made"),
+        (["--for-num-envs", "8"], "for_num_envs=8 is where the search is made"),
+        (["--for-num-envs", "64", "--search", "num_envs=8,16"], "num_envs is searched, and for_num_envs=64 moves"),
+        (["--keep", "iteration-batch"], "keep='iteration-batch' is what stays where the number of environments"),
     ],
 )
 def test_wrong_words_are_one_sentence_and_code_2(

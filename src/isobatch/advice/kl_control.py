@@ -58,15 +58,14 @@ def _what_it_does(control: KlControl, before: Config, after: Config) -> str:
     steps = after.geometry.gradient_steps if control.per == "minibatch" else after.update_epochs
     sentence = (
         f"{name}={target:g}: the learning rate {rounded(new, 6)} is only a start. After each {control.per} "
-        f"({counted(steps, 'time')} an iteration) it is divided by {control.factor:g} if the KL divergence to "
-        "the policy "
-        f"that collected the data is above {2 * target:g}, and multiplied by {control.factor:g} if it is below "
+        f"({counted(steps, 'time')} an iteration) it is divided by {control.factor:g} if the KL divergence to the "
+        f"policy that collected the data is above {2 * target:g}, and multiplied by {control.factor:g} if it is below "
         f"{target / 2:g}, between {control.low:g} and {control.high:g}."
     )
     if old == new:
         return sentence
     needed = math.ceil(abs(math.log(old / new)) / math.log(control.factor))
-    return f"{sentence} So the rule for the learning rate is forgotten within {counted(needed, 'such change')} or more."
+    return f"{sentence} {counted(needed, 'such change')} can undo what the rule for the learning rate did."
 
 
 def _batch_sentence(control: KlControl, before: Config, after: Config) -> list[str]:
@@ -79,16 +78,15 @@ def _batch_sentence(control: KlControl, before: Config, after: Config) -> list[s
     sentences = [
         f"{control.setting} is a target per iteration, and iterations go from {old:,} to {new:,} steps: left as it is, "
         f"the policy moves as far in each of them and {often} per environment step. "
-        f"{control.setting}={rounded(held, 4)} "
-        f"({rounded(control.target, 4)} / c) holds the movement per environment step where noise dominates, as the "
-        f"square-root rule of the learning rate assumes; {rounded(control.target_at(c * c), 4)} (/ c^2) where "
-        "it does not."
+        f"{control.setting}={rounded(held, 4)} ({rounded(control.target, 4)} / c) holds the movement per environment "
+        "step where noise dominates, as the square-root rule of the learning rate assumes; "
+        f"{rounded(control.target_at(c * c), 4)} (/ c^2) where it does not."
     ]
     limit = before.hypers.clip_eps**2 / 2
     if before.objective == "clip" and held > limit > control.target:
         sentences.append(
             f"{control.setting}={rounded(held, 4)} is beyond what clip_eps={before.hypers.clip_eps:g} lets "
-            "through, about "
-            f"clip_eps^2 / 2 = {rounded(limit, 3)}: from there on the clipping holds the policy, not the controller."
+            f"through, about clip_eps^2 / 2 = {rounded(limit, 3)}: from there on the clipping holds the policy, not "
+            "the controller."
         )
     return sentences

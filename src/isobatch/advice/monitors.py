@@ -19,6 +19,7 @@ from isobatch.formatting import counted
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, span_times
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout
+from isobatch.settings.schedules import falling_ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +30,7 @@ CLIPFRAC, KL, PROXIMAL_KL = "losses/clipfrac", "losses/approx_kl", "proximal/app
 LAG = "staleness/iterations"
 EXPLAINED_VARIANCE, ADVANTAGE_STD = "losses/explained_variance", "advantages/std"
 EWMA_STD = "advantages/ewma_std"
-LEARNING_RATE, ENV_STEPS = "charts/learning_rate", "env_steps"
+LEARNING_RATE, CLIP_EPS, ENV_STEPS = "charts/learning_rate", "charts/clip_eps", "env_steps"
 
 PAPER = "Hilton 2021, section 6.2"
 TARGET_CLIP = 0.01
@@ -255,11 +256,13 @@ def recent(metrics: Metrics, name: str, config: Config) -> float | None:
 
 
 def _before_annealed(metrics: Metrics, config: Config) -> Metrics:
-    """The rows in which a falling learning rate is still at least half of what it was."""
-    if config.lr_schedule == "constant" or LEARNING_RATE not in metrics:
-        return metrics
-    kept = [i for i, rate in enumerate(metrics[LEARNING_RATE]) if rate >= config.hypers.learning_rate / 2]
-    return {name: [rows[i] for i in kept] for name, rows in metrics.items()}
+    """The rows in which a falling learning rate, or clip range, is still at least half of what it was."""
+    first: dict[str, float] = {} if config.lr_schedule == "constant" else {LEARNING_RATE: config.hypers.learning_rate}
+    first |= {CLIP_EPS: config.hypers.clip_eps} if "clip_eps" in falling_ranges(config) else {}
+    for column in first.keys() & metrics.keys():
+        kept = [i for i, value in enumerate(metrics[column]) if value >= first[column] / 2]
+        metrics = {name: [rows[i] for i in kept] for name, rows in metrics.items()}
+    return metrics
 
 
 def _by_seed(metrics: Metrics, name: str) -> list[list[float]]:

@@ -6,6 +6,8 @@ import json
 import math
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, cast
@@ -22,6 +24,8 @@ from isobatch.settings.parsing import plain_json
 
 if TYPE_CHECKING:
     from isobatch.training.trainer import Progress as TrainingProgress
+
+LONGEST_SILENCE = 30.0  # seconds between two lines of progress
 
 
 class Output(Console):
@@ -125,17 +129,52 @@ def progress_bar(quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
     def line(label: str, done: float) -> None:
         nonlocal newest, shown
-        if label != newest or done >= shown + 0.1:
+        is_new = label != newest or done >= shown + 0.1
+        if is_new:
             newest, shown = label, done
-            say(f"{math.floor(100 * done):3d} %  {label}")
+        show(f"{math.floor(100 * done):3d} %  {label}", is_new)
 
     if quiet:
         yield lambda label, done: None
     elif not err.is_terminal:
-        yield line
+        with progress_lines() as show:
+            yield line
     else:
         with _bar("starting ...", 1.0) as update:
             yield update
+
+
+@contextmanager
+def progress_lines(silence: float = LONGEST_SILENCE) -> Iterator[Callable[[str, bool], None]]:
+    """A function of a line and whether it is printed at once; the newest of the others follows after some seconds of
+    silence, and then again, so that what takes long, as compiling does, does not seem to hang."""
+    start = shown = time.monotonic()
+    newest, over, lock = "starting", threading.Event(), threading.Lock()
+
+    def show(text: str, at_once: bool) -> None:
+        nonlocal newest, shown
+        with lock:
+            newest = text
+            if at_once:
+                shown = time.monotonic()
+                say(text)
+
+    def remind() -> None:
+        nonlocal shown
+        while not over.wait(max(0.0, shown + silence - time.monotonic())):
+            with lock:
+                now = time.monotonic()
+                if now >= shown + silence:
+                    shown = now
+                    say(f"{newest}, {now - start:,.0f} s so far")
+
+    reminder = threading.Thread(target=remind, daemon=True)
+    reminder.start()
+    try:
+        yield show
+    finally:
+        over.set()
+        reminder.join()
 
 
 @contextmanager

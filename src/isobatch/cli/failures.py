@@ -1,6 +1,7 @@
 """What ended a command, as an exit code and one sentence.
 
-Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted, by Ctrl-C or SIGTERM. ISOBATCH_TRACEBACK=1 shows tracebacks.
+Exit codes: 0 done, 1 failed, 2 bad usage, 130 interrupted, by Ctrl-C, SIGTERM or SIGHUP. ISOBATCH_TRACEBACK=1 shows
+tracebacks.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from isobatch.cli.flags import Parser, add_dataclass, construct, given
 from isobatch.errors import UsageError
 from isobatch.executors.cores import available_cores, stay_on
 from isobatch.executors.process_count import check_process_count
+from isobatch.executors.signals import beside_ctrl_c
 from isobatch.settings.team import Team
 
 LAUNCHED = ("train",)
@@ -81,7 +82,8 @@ def started(team: Team, command: list[str], cores: list[int], scratch: Path) -> 
             stack.callback(process.wait)
             stack.callback(process.kill)
             processes.append(process)
-        for number, handler in ((signal.SIGTERM, forward), (signal.SIGINT, signal.SIG_IGN)):  # Ctrl-C reaches all
+        answers = dict.fromkeys(beside_ctrl_c(), forward) | {signal.SIGINT: signal.SIG_IGN}  # Ctrl-C reaches all
+        for number, handler in answers.items():
             stack.callback(signal.signal, number, signal.signal(number, handler))
         yield processes
 

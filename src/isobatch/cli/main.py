@@ -16,6 +16,7 @@ from isobatch.cli.flags import Parser, check_unknown
 from isobatch.cli.streams import Results, flush_streams, prepare_streams
 from isobatch.cli.trust import add_trust, check_trust
 from isobatch.errors import unknown_name
+from isobatch.executors.signals import beside_ctrl_c
 
 COMMANDS = {
     "train": "train an algorithm on an environment",
@@ -47,7 +48,7 @@ usage: isobatch COMMAND [flags]      isobatch COMMAND --help
 def main(argv: list[str] | None = None) -> int:
     prepare_streams()
     try:
-        with ended_by_sigterm():
+        with ended_by_signals():
             find_modules_here()
             code = run(sys.argv[1:] if argv is None else argv)
     except BaseException as error:
@@ -56,21 +57,25 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM, which `timeout`, batch systems and containers send, perhaps twice, is answered as Ctrl-C is."""
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM, which `timeout` may send twice, and the end of the terminal are answered as Ctrl-C is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in beside_ctrl_c()}
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run(words: list[str]) -> int:

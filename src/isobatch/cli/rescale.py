@@ -198,7 +198,7 @@ def show_alternatives(others: list[Alternative], keep: str) -> None:
                 f"{costs['num_minibatches']:,} x {costs['optimization_batch']:,}",
                 rounded(costs["learning_rate"], 6),
                 rounded(1000 * costs["gradient_steps_per_env_step"]),
-                f"{costs['iterations']:,}",
+                "-" if costs["iterations"] is None else f"{costs['iterations']:,}",
                 f"{costs['samples_in_memory']:,}",
             ]
             if other.result

@@ -32,11 +32,11 @@ from isobatch.settings.files import dump_settings
 from isobatch.settings.parsing import parse_value
 from isobatch.settings.presets import without_environment
 from isobatch.tuning.samplers import SAMPLERS
+from isobatch.tuning.search_plan import FINALISTS, SearchTask, prepare
 
 if TYPE_CHECKING:
     from isobatch.tuning.search import Watch
     from isobatch.tuning.trials import Trial
-    from isobatch.tuning.tune import SearchTask
     from isobatch.tuning.tuned import Tuned
 
 NUMBERS = {  # flags of `tune` that are whole numbers
@@ -66,7 +66,7 @@ def add_flags(parser: Parser) -> None:
         parser.add_argument(flag, dest=name, type=convert, metavar=metavar, help=help_text)
     parser.add_argument(
         "--keep", default=MINIBATCH_COUNT, metavar="{" + ",".join(KEEPS) + "}",
-        help="what stays where the number of environments changes, as in `isobatch rescale`",
+        help="what stays where the number of environments changes, as in `isobatch rescale` [minibatch-count]",
     )  # fmt: skip
     parser.add_argument(
         "--from-defaults", action="store_true",
@@ -85,15 +85,15 @@ def run(args: argparse.Namespace) -> int:
     fixed = given(args, Config, Hypers).keys() - {"env", "algo"}
     asked = {name: getattr(args, name) for name in NUMBERS if getattr(args, name) is not None}
     out = args.out or Path("runs") / f"tune-{config.env}-{config.algo}".replace("/", "-").replace(":", "-")
-    from isobatch.tuning import tune
-
-    task = tune.prepare(
+    task = prepare(
         config, search=args.search, also=args.also, given=fixed, sampler=args.sampler, keep=args.keep, **asked
     )
     try:
         with executor_of(args) as executor:
             introduce(task, out, console.err if args.json else console.out)
             with board(task.plan.ranges, args.quiet) as watch:
+                from isobatch.tuning import tune  # with JAX
+
                 tuned = tune.run(task, out, watch, executor)
     except KeyboardInterrupt:
         console.say("interrupted: what is finished is kept; the same command goes on from there.")
@@ -121,8 +121,6 @@ def start_of(args: argparse.Namespace) -> Config:
 
 def introduce(task: SearchTask, out: Path, head: console.Output) -> None:
     """What is going to be searched."""
-    from isobatch.tuning.search import FINALISTS
-
     plan, config = task.plan, task.plan.config
     confirm = f"{FINALISTS} best on {counted(plan.confirm_seeds, 'new seed')}"
     if task.move is not None:
@@ -141,24 +139,24 @@ def introduce(task: SearchTask, out: Path, head: console.Output) -> None:
 
 @contextmanager
 def board(ranges: Iterable[str], quiet: bool) -> Iterator[Watch]:
-    """A table of the best trials that is kept up to date on a terminal; else a line for each group."""
+    """A table of the best trials that is kept up to date on a terminal; else a line for each group, and every half a
+    minute."""
     from isobatch.tuning.trials import ranked
     from isobatch.tuning.tuned import score_text, table_columns, table_row
 
-    newest, known = "", 0
+    labels = set[str]()  # several groups may be trained at once
 
     def line(label: str, share: float, trials: Sequence[Trial]) -> None:
-        nonlocal newest, known
-        if len(trials) > known or (label != newest and not known):
-            done = f"; {counted(len(trials), 'trial')} done, best return" if trials else " ..."
-            best = f" {score_text(ranked(trials)[0])}" if trials else ""
-            console.say(f"{math.floor(100 * share):3d} %  {label}{done}{best}")
-            newest, known = label, len(trials)
+        done = f"; {counted(len(trials), 'trial')} done" if trials else ""
+        best = f", best return {score_text(ranked(trials)[0])}" if trials else ""
+        show(f"{math.floor(100 * share):3d} %  {label}{done}{best}", label not in labels)
+        labels.add(label)
 
     if quiet:
         yield lambda label, share, trials: None
     elif not console.err.is_terminal:
-        yield line
+        with console.progress_lines() as show:
+            yield line
     else:
         with Live(console=console.err, transient=True, refresh_per_second=4) as live:
 

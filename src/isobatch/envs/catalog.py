@@ -131,7 +131,7 @@ def missing_library(error: BaseException) -> UsageError:
 def check_env_id(env_id: str) -> None:
     """Raise unless there is such an environment, or a module, not imported yet, that may register it."""
     registry = sys.modules.get("isobatch.envs.registry")  # without which nobody can have registered one
-    if env_id in IN_JAX or ":" in env_id or (registry is not None and registry.is_registered(env_id)):
+    if env_id in IN_JAX or ":" in env_id or (registry is not None and registry.registered_env(env_id) is not None):
         return
     backend, slash, name = env_id.partition("/")
     if slash and backend == "envpool":

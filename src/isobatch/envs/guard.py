@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from isobatch.errors import RunError
+from isobatch.executors.signals import ENDING
 
 
 class GuardError(RunError):
@@ -116,6 +117,6 @@ def guarded(recipe: Recipe, place: int, running: list[int]) -> Guard:
     """The environment at this place of its vector; `running` is told whose turn it is."""
     is_worker = multiprocessing.parent_process() is not None and current_thread() is main_thread()
     if is_worker:  # not a thread that collects in a process with a job of a grid, which is deaf to them already
-        for number in (signal.SIGINT, signal.SIGTERM):  # which all processes may get, for the one that trains
+        for number in ENDING:  # which all processes may get, for the one that trains
             signal.signal(number, signal.SIG_IGN)
     return Guard(recipe, place, running)

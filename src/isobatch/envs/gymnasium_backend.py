@@ -64,6 +64,9 @@ class GymnasiumEnvironment(HostEnvironment):
         try:
             return self.constructor(**(self.kwargs | kwargs))
         except gymnasium.error.DependencyNotInstalled as error:
+            if "box2d" in str(error).lower():
+                install = "pip install 'isobatch[box2d]'"
+                raise UsageError(f"env={self.env_id!r} needs Box2D, which is not installed: {install}.") from None
             raise UsageError(
                 f"env={self.env_id!r} needs a package that is not installed: {first_line(error)}"
             ) from None

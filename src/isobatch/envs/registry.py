@@ -12,6 +12,7 @@ import importlib
 import json
 from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import gymnasium
 
@@ -29,9 +30,17 @@ TRAINING_ONLY = ("episodic_life", "reward_clip")  # EnvPool's Atari: a lost life
 IN_GYMNAX_TOO = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1")
 
 Constructor = Callable[..., gymnasium.Env]
-_JAX: dict[str, Environment] = {}
-_CONSTRUCTORS: dict[str, Constructor] = {}
-_GIVEN: dict[str, object] = {}  # to `register_env`
+
+
+class Registered(NamedTuple):
+    """A user's own environment: one written in JAX, or how one of Gymnasium is made."""
+
+    given: object  # to `register_env`
+    env: Environment | None = None
+    constructor: Constructor | None = None
+
+
+_REGISTERED: dict[str, Registered] = {}
 
 
 def environment_of(config: Config) -> AnyEnvironment:
@@ -73,29 +82,26 @@ def register_env(name: str, env: Environment | gymnasium.Env | Constructor) -> s
     if not name or "/" in name or ":" in name:
         raise UsageError(f"name={name!r} does not fit: use a word without / and :, which name a backend or a module.")
     if isinstance(env, gymnasium.Env):
-        _CONSTRUCTORS[name] = _copies(env)
-        _JAX.pop(name, None)
+        made = Registered(env, constructor=_copies(env))
     elif isinstance(env, type) and not issubclass(env, gymnasium.Env):
         raise UsageError(f"env={env.__name__} is a class: use an object of it, {env.__name__}().")
     elif not isinstance(env, type) and hasattr(env, "reset") and hasattr(env, "step"):
-        _JAX[name] = _checked(name, env)
-        _CONSTRUCTORS.pop(name, None)
+        made = Registered(env, _checked(name, env))
     elif callable(env):
-        _CONSTRUCTORS[name] = env
-        _JAX.pop(name, None)
+        made = Registered(env, constructor=env)
     else:
         raise UsageError(
             f"env={env!r} is no environment: use an object of isobatch.JaxEnvironment, a gymnasium.Env, or a function "
             "that makes one; an id goes into the config."
         )
-    _GIVEN[name] = env
+    _REGISTERED[name] = made
     make_env.cache_clear()
     return name
 
 
 def registered_env(name: str) -> object | None:
     """What was given to `register_env`."""
-    return _GIVEN.get(name)
+    return _REGISTERED[name].given if name in _REGISTERED else None
 
 
 def _checked(name: str, env: object) -> Environment:
@@ -114,11 +120,6 @@ def _copies(env: gymnasium.Env) -> Constructor:
     return lambda **kwargs: copy.deepcopy(env)
 
 
-def is_registered(name: str) -> bool:
-    """Whether `register_env` added it."""
-    return name in _JAX or name in _CONSTRUCTORS
-
-
 def as_played(config: Config) -> Config:
     """With the environment's own episodes and rewards, where training had others: what an evaluation plays."""
     kwargs = json.loads(config.env_kwargs)
@@ -127,8 +128,8 @@ def as_played(config: Config) -> Config:
 
 
 def _is_host_id(env_id: str) -> bool:
-    if env_id in _JAX or env_id in _CONSTRUCTORS:
-        return env_id in _CONSTRUCTORS
+    if env_id in _REGISTERED:
+        return _REGISTERED[env_id].constructor is not None
     named = env_id.startswith(("gymnasium/", "envpool/")) or ":" in env_id
     return named or (env_id in gymnasium.registry and env_id not in IN_GYMNAX_TOO)
 
@@ -150,14 +151,13 @@ def jax_env(env_id: str, settings: Settings) -> Environment | None:
     """None if there is no such environment written in JAX."""
     from isobatch.envs.probes import PROBES
 
-    env: Environment
-    if env_id in _JAX or env_id in PROBES:
-        env = _JAX.get(env_id) or PROBES[env_id]
-    elif env_id in GYMNAX:
+    registered = _REGISTERED.get(env_id)
+    env = registered.env if registered else PROBES.get(env_id)
+    if env is None and env_id in GYMNAX:
         from isobatch.envs.gymnax_backend import GymnaxEnvironment
 
         env = GymnaxEnvironment(env_id)
-    else:
+    if env is None:
         return None
     for name, value, usual in zip(("env_kwargs", "vectorization", "autoreset"), settings, USUAL, strict=False):
         if value != usual:
@@ -176,8 +176,9 @@ def gymnasium_env(name: str, env_id: str, settings: Settings) -> HostEnvironment
     from isobatch.envs.gymnasium_backend import GymnasiumEnvironment
 
     module, colon, _ = name.rpartition(":")
-    if name in _CONSTRUCTORS:
-        return GymnasiumEnvironment(name, settings, _CONSTRUCTORS[name])
+    registered = _REGISTERED.get(name)
+    if registered is not None and registered.constructor is not None:
+        return GymnasiumEnvironment(name, settings, registered.constructor)
     if colon:
         import_module_of(env_id, module)
     elif name not in gymnasium.registry and name.startswith("ALE/"):

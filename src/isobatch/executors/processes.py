@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from isobatch.errors import RunError, UsageError
 from isobatch.executors.interface import Failure, Job, ResultT, WatchAll, attempt
 from isobatch.executors.process_count import check_process_count
+from isobatch.executors.signals import ENDING
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ def spread(jobs: Sequence[Job[ResultT]], watch: WatchAll, processes: int) -> Gen
 def deaf_to_signals() -> Iterator[None]:
     """Processes that are started now are, also for what they start: the one that sends jobs answers, for all of them.
 
-    Ctrl-C reaches all processes, and so does the SIGTERM of a batch system. The sender gets those of this time
-    afterwards.
+    Ctrl-C reaches all processes, and so do the SIGTERM of a batch system and the end of a terminal. The sender gets
+    those of this time afterwards.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
+from isobatch.interop.computed_otherwise import by_n_minus_1
 from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, Raw, choice, environment, key, number, one_clip, stop_at, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
@@ -208,4 +209,5 @@ LIBRARY = Library(
     fixed={"ppo": {**CLIPPED_PPO, "optimizer_eps": 1e-5}},
     form=Form(parse, render, edit),
     control=control,
+    differences=by_n_minus_1,
 )

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, check_keywords
 from isobatch.formatting import counted, rounded
-from isobatch.interop.keys import ENDLESS
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY as SB3
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 from isobatch.settings.geometry import beta_of_rollout
 from isobatch.settings.parsing import parse_value
 

@@ -26,5 +26,8 @@ class Form:
     entries: Callable[[str], list[str]] = lambda text: []
     """Text -> the environments (or behaviors, or classes) that it has settings for, if it names them."""
 
+    shared: Callable[[str, str | None], str | None] = lambda text, env: None
+    """Text and environment -> the entry that it takes because it has none of its own, if that is so."""
+
 
 FLAT_YAML = Form()

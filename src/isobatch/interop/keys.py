@@ -20,8 +20,6 @@ OUTSIDE = object()
 
 UNNAMED = "unnamed"
 """Environment of settings that do not say theirs."""
-ENDLESS = 10**12
-"""Environment steps of settings that do not say how long to train, so that any batch fits."""
 
 Raw = Callable[[str], object]
 """Settings of theirs, by the first of their names; the default where one is not given."""

@@ -20,9 +20,11 @@ from isobatch.interop.unsaid import consequence, unsaid
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 
+# The clip ranges of most libraries.
+CONSTANT_RANGES: Mapping[str, object] = dict(clip_schedule="constant", value_clip_schedule="constant")
 # What PPO is wherever nothing else is said; PyTorch's epsilon.
 CLIPPED_PPO: Mapping[str, object] = dict(
-    objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8
+    CONSTANT_RANGES, objective="clip", proximal_policy="behavior", optimizer="adam", optimizer_eps=1e-8
 )
 
 
@@ -94,8 +96,13 @@ class LibrarySettings:
 
     @property
     def remarks(self) -> list[str]:
-        """What the rules, or a run here, do not know of these settings."""
-        return self.library.remarks(self._setting)
+        """What the rules, or a run here, do not know of these settings, and whose they are."""
+        shared = self.library.form.shared(self.source, self.env) if self.source else None
+        whose = (
+            f"{self.env} has no settings of its own in the file: it takes those of {shared!r}, and what changes there "
+            "changes for all that take them"
+        )
+        return [*([whose] if shared else []), *self.library.remarks(self._setting)]
 
     @property
     def only_there(self) -> list[str]:
@@ -117,7 +124,8 @@ class LibrarySettings:
         settings = self.write(after)
         if self.source is None:
             return self.library.form.render(settings, self.env)
-        return self.library.form.edit(self.source, settings, self.env)
+        edited = self.library.form.edit(self.source.replace("\r\n", "\n"), settings, self.env)
+        return edited.replace("\n", "\r\n") if "\r\n" in self.source else edited
 
 
 def from_settings(

@@ -16,6 +16,7 @@ import copy
 from collections.abc import Mapping
 
 from isobatch.errors import UsageError, near_matches
+from isobatch.interop.computed_otherwise import further_on
 from isobatch.interop.form import Form
 from isobatch.interop.keys import (
     REQUIRED,
@@ -41,6 +42,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.fields import INF
 from isobatch.settings.geometry import divisors
 from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.schedules import LINEAR
 
 BUFFER, BATCH, HORIZON = "hyperparameters.buffer_size", "hyperparameters.batch_size", "time_horizon"
 
@@ -109,21 +111,28 @@ def _minibatch() -> Key:
     )
 
 
-def _schedule(name: str, what: str) -> Key:
-    return as_is(
-        f"hyperparameters.{name}",
-        "linear",
-        lambda value: f"{what} falls there, stays here" if value == "linear" else "",
-    )
+def _range_schedule() -> Key:
+    """Policy and value are clipped at one range, which falls to 0.1."""
+
+    def read(value: object, known: Known) -> SettingsByName:
+        schedule = LINEAR if value == LINEAR else "constant"
+        ours: SettingsByName = {"clip_schedule": schedule, "value_clip_schedule": schedule}
+        return ours | ({"clip_eps_end": 0.1} if schedule == LINEAR else {})
+
+    def write(config: Config, old: object, known: Known) -> object:
+        return LINEAR if config.clip_schedule == LINEAR else "constant"
+
+    fields = "clip_schedule value_clip_schedule clip_eps_end"
+    return key("hyperparameters.epsilon_schedule", fields, LINEAR, read, write)
 
 
 def _learning_rate_schedule() -> Key:
     return key(
         "hyperparameters.learning_rate_schedule",
         "lr_schedule",
-        "linear",
-        lambda value, known: {"lr_schedule": "linear" if value == "linear" else "constant"},
-        lambda config, old, known: "linear" if config.lr_schedule == "linear" else "constant",
+        LINEAR,
+        lambda value, known: {"lr_schedule": LINEAR if value == LINEAR else "constant"},
+        lambda config, old, known: LINEAR if config.lr_schedule == LINEAR else "constant",
     )
 
 
@@ -143,6 +152,7 @@ def _layers(name: str, default: int) -> Key:
     )
 
 
+BETA_SCHEDULE = "hyperparameters.beta_schedule"
 WIDTH, DEPTH = "network_settings.hidden_units", "network_settings.num_layers"
 PPO = (
     _buffer(),
@@ -160,8 +170,8 @@ PPO = (
     _layers(WIDTH, 128),
     _layers(DEPTH, 2),
     separate("hyperparameters.shared_critic", False, shared_if=True),
-    _schedule("epsilon_schedule", "epsilon"),
-    _schedule("beta_schedule", "beta"),
+    _range_schedule(),
+    as_is(BETA_SCHEDULE, LINEAR, lambda value: "beta falls there, stays here" if value == LINEAR else ""),
 )
 
 
@@ -226,10 +236,9 @@ def render(settings: Mapping[str, object], env: str | None) -> str:
 
 
 def remarks(raw: Raw) -> list[str]:
-    """Schedules that are the default, so files need not name them."""
-    falls = {"epsilon_schedule": "epsilon falls to 0.1", "beta_schedule": "beta falls to 1e-5"}
-    falling = [difference for name, difference in falls.items() if raw(f"hyperparameters.{name}") == "linear"]
-    return [f"{' and '.join(falling)} linearly over a run there, and stays in a run here"] if falling else []
+    """A schedule that is the default, so files need not name it."""
+    falls = raw(BETA_SCHEDULE) == LINEAR
+    return ["beta falls to 1e-5 linearly over a run there, and stays in a run here"] if falls else []
 
 
 LIBRARY = Library(
@@ -249,5 +258,6 @@ LIBRARY = Library(
     },
     form=Form(parse, render, edit, lambda text, env: entry_text(text, "behaviors", str(env)), entries=entries),
     remarks=remarks,
+    differences=further_on,
     rounds_up=True,
 )

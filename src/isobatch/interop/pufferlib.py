@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 
 from isobatch.errors import UsageError
+from isobatch.interop.computed_otherwise import by_n_minus_1
 from isobatch.interop.form import Form
 from isobatch.interop.ini_text import edit, parse, render
 from isobatch.interop.keys import Key, Known, Raw, as_is, choice, key, number, value_clip, whole
-from isobatch.interop.library import Library
+from isobatch.interop.library import CONSTANT_RANGES, Library
 from isobatch.rescaling.cautions import muon_step_size
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
@@ -53,8 +54,7 @@ def _scaled(name: str, default: object) -> Key:
         if now % before:
             raise UsageError(
                 f"num_envs={config.num_envs} agents are not a whole number of {name} where {before} are "
-                f"{_count(known, name)}: "
-                f"use a multiple of {before // math.gcd(before, _count(known, name))}."
+                f"{_count(known, name)}: use a multiple of {before // math.gcd(before, _count(known, name))}."
             )
         return now // before
 
@@ -83,9 +83,8 @@ def _horizon() -> Key:
         total = parse_value("train.batch_size", batch, int)
         if total % envs:
             raise UsageError(
-                f"train.batch_size={total} is not a whole number of steps for {envs} agents, as far as the file "
-                "says how "
-                "many there are: give --num-envs."
+                f"train.batch_size={total} is not a whole number of steps for {envs} agents, as far as the file says "
+                "how many there are: give --num-envs."
             )
         return {"num_steps": total // envs}
 
@@ -115,9 +114,8 @@ def _minibatch() -> Key:
         samples, size = known.samples, parse_value(SIZE, value, int)
         if size < 1 or samples % size:
             raise UsageError(
-                f"{SIZE}={size} does not evenly divide the {samples} samples of an iteration, as far as the "
-                "file says how "
-                "many agents there are: give --num-envs, or another size."
+                f"{SIZE}={size} does not evenly divide the {samples} samples of an iteration, as far as the file says "
+                "how many agents there are: give --num-envs, or another size."
             )
         return {"num_minibatches": samples // size}
 
@@ -187,6 +185,7 @@ def differences(config: Config) -> list[str]:
     return [
         "the learning rate falls like a cosine there, like a line here",
         "minibatches are drawn by the size of their advantages there (prio_alpha), each sample once an epoch here",
+        *by_n_minus_1(config),
         "advantages are corrected by V-trace there (vtrace_rho_clip, vtrace_c_clip), here they are plain GAE",
     ]
 
@@ -196,7 +195,11 @@ LIBRARY = Library(
     title="PufferLib",
     batch_size="batch_size (auto: agents x bptt_horizon) is the rollout, minibatch_size the optimization batch",
     algorithms={"ppo": PPO},
-    fixed={"ppo": dict(objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam")},
+    fixed={
+        "ppo": dict(
+            CONSTANT_RANGES, objective="clip", proximal_policy="behavior", advantage_norm="minibatch", optimizer="adam"
+        )
+    },
     form=Form(parse, render, edit),
     remarks=remarks,
     differences=differences,

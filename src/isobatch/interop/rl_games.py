@@ -18,7 +18,6 @@ from dataclasses import replace
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
-    ENDLESS,
     REQUIRED,
     Key,
     Known,
@@ -35,7 +34,7 @@ from isobatch.interop.keys import (
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.networks import activation, layers, separate
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 from isobatch.settings.fields import INF
 from isobatch.settings.parsing import SettingsByName, parse_value
 from isobatch.settings.schedules import ADAPTIVE
@@ -135,8 +134,8 @@ def _length() -> Key:
     epochs = iterations(_c("max_epochs"), None)
 
     def read(value: object, known: Known) -> SettingsByName:
-        found = DEFAULT.fullmatch(str(value))
-        value = found[2] if found else value
+        filled_in = DEFAULT.fullmatch(str(value))
+        value = filled_in[2] if filled_in else value
         if value is not None and parse_value(_c("max_epochs"), value, int) > 0:
             return epochs.read(value, known)
         frames = known.raw(_c("max_frames"))
@@ -147,8 +146,8 @@ def _length() -> Key:
     def write(config: Config, old: object, known: Known) -> object:
         if old is None and known.raw(_c("max_frames")):
             return old
-        new, found = epochs.write(config, old, known), DEFAULT.fullmatch(str(old))
-        return f"{found[1]}{new}{found[3]}" if found else new
+        new, filled_in = epochs.write(config, old, known), DEFAULT.fullmatch(str(old))
+        return f"{filled_in[1]}{new}{filled_in[3]}" if filled_in else new
 
     return key(_c("max_epochs"), "total_timesteps", None, read, write)
 

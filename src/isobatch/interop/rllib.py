@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from isobatch.errors import UsageError
 from isobatch.interop.keys import (
-    ENDLESS,
     UNNAMED,
     Key,
     Known,
@@ -29,7 +28,7 @@ from isobatch.interop.keys import (
 )
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.networks import activation, layers, separate
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 from isobatch.settings.parsing import SettingsByName, parse_value
 
 

@@ -14,6 +14,7 @@ follows the KL divergence after each minibatch. Gradients of actor and critic ar
 from __future__ import annotations
 
 from isobatch.advice.kl_control import KlControl
+from isobatch.interop.computed_otherwise import by_n_minus_1
 from isobatch.interop.keys import (
     OUTSIDE,
     REQUIRED,
@@ -28,7 +29,7 @@ from isobatch.interop.keys import (
     one_clip,
     whole,
 )
-from isobatch.interop.library import Library
+from isobatch.interop.library import CONSTANT_RANGES, Library
 from isobatch.interop.networks import activation, layers, of_value, other_value_network
 from isobatch.interop.python_or_yaml import python_or_yaml
 from isobatch.settings.config import Config
@@ -101,6 +102,7 @@ def differences(config: Config) -> list[str]:
         "gradients are clipped there for actor and critic each by itself, here together",
         "with several GPUs advantages are normalized there by each rank over its own samples",
         "a time limit is bootstrapped there from the value of the state before it, here of the state after it",
+        *by_n_minus_1(config),
     ]
 
 
@@ -110,7 +112,9 @@ LIBRARY = Library(
     batch_size="num_mini_batches is a count: the optimization batch is environments of all GPUs x num_steps_per_env / "
     "num_mini_batches",
     algorithms={"ppo": PPO},
-    fixed={"ppo": dict(objective="clip", proximal_policy="behavior", optimizer_eps=1e-8, obs_clip=INF)},
+    fixed={
+        "ppo": dict(CONSTANT_RANGES, objective="clip", proximal_policy="behavior", optimizer_eps=1e-8, obs_clip=INF)
+    },
     form=python_or_yaml("algorithm.num_mini_batches"),  # which a runner of distillation does not have
     control=control,
     only_there=other_value_network(LAYERS, VALUE_LAYERS),

@@ -16,7 +16,7 @@ from isobatch.settings.parsing import SettingsByName
 
 MLP, CNN = "MlpPolicy", "CnnPolicy"
 USUAL = [64, 64]
-PLAIN: SettingsByName = {"encoder": "auto", "arrangement": "dual"}
+MLP_NETWORKS: SettingsByName = {"encoder": "auto", "arrangement": "dual"}
 CLASSES = {"tanh": "nn.Tanh", "relu": "nn.ReLU", "elu": "nn.ELU", "silu": "nn.SiLU", "gelu": "nn.GELU"}
 
 
@@ -26,7 +26,7 @@ def policy() -> Key:
         "policy",
         "encoder channels hidden_sizes activation arrangement",
         MLP,
-        lambda value, known: NATURE if value == CNN else PLAIN,
+        lambda value, known: NATURE if value == CNN else MLP_NETWORKS,
         lambda config, old, known: CNN if config.encoder == NATURE["encoder"] else old or MLP,
         lambda value: "" if value in (MLP, CNN) else f"{value}: another network here",
     )
@@ -39,7 +39,7 @@ def policy_kwargs() -> Key:
         parts = arguments(value)
         if known.raw("policy") == CNN:
             return {}
-        ours = named(parts.get("activation_fn", "tanh"))
+        ours = _activation(parts)
         widths = _of("pi", parts)
         return ({"hidden_sizes": widths} if widths else {}) | ({"activation": ours} if ours else {})
 

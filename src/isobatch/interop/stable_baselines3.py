@@ -11,25 +11,26 @@ per minibatch. A run that is no whole number of rollouts has one more, ours one 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from isobatch.advice.kl_control import KlControl
 from isobatch.errors import UsageError, near_matches
-from isobatch.formatting import rounded
+from isobatch.interop.computed_otherwise import by_n_minus_1, further_on
 from isobatch.interop.form import Form
 from isobatch.interop.keys import Key, Known, Raw, choice, key, minibatch_size, number, stop_at, tidy, whole
 from isobatch.interop.library import CLIPPED_PPO, Library
 from isobatch.interop.sb3_networks import MLP, other_networks, policy, policy_kwargs
-from isobatch.interop.unsaid import stays_wide
 from isobatch.interop.yaml_text import edit as edit_yaml
 from isobatch.interop.yaml_text import entries_changed, entry_text, mapping_of, render_flat
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.schedules import LINEAR as LINE
 
 LINEAR = "lin_"
 """Prefix of a value that falls to zero over the run."""
+ATARI = re.compile(r"^ALE/|(NoFrameskip|Deterministic)-v\d+$")
 
 
 def _scheduled(name: str, value: object) -> tuple[float, bool]:
@@ -41,51 +42,49 @@ def _scheduled(name: str, value: object) -> tuple[float, bool]:
 def _learning_rate(default: float) -> Key:
     def read(value: object, known: Known) -> SettingsByName:
         rate, linear = _scheduled("learning_rate", value)
-        return {"learning_rate": rate, "lr_schedule": "linear" if linear else "constant"}
+        return {"learning_rate": rate, "lr_schedule": LINE if linear else "constant"}
 
     def write(config: Config, old: object, known: Known) -> object:
-        rate = config.hypers.learning_rate
-        return f"{LINEAR}{tidy(rate)!r}" if config.lr_schedule == "linear" else rate
+        return _with_schedule(config.hypers.learning_rate, config.lr_schedule)
 
     return Key(("learning_rate",), ("learning_rate", "lr_schedule"), default, read, write)
 
 
-def _its_schedule(name: str) -> Callable[[object], str]:
-    """Our ranges have no schedule; theirs is kept."""
-
-    def rest(value: object) -> str:
-        falls = value is not None and _scheduled(name, value)[1]
-        return "its schedule, a line to 0" if falls else ""
-
-    return rest
-
-
-def _with_schedule(old: object, size: float) -> object:
-    return f"{LINEAR}{tidy(size)!r}" if isinstance(old, str) and old.startswith(LINEAR) else size
-
-
 def _clip_range() -> Key:
-    return key(
-        "clip_range",
-        "clip_eps",
-        0.2,
-        lambda value, known: {"clip_eps": _scheduled("clip_range", value)[0]},
-        lambda config, old, known: _with_schedule(old, config.hypers.clip_eps),
-        _its_schedule("clip_range"),
-    )
+    def read(value: object, known: Known) -> SettingsByName:
+        size, linear = _scheduled("clip_range", value)
+        return {"clip_eps": size} | _to_zero("clip_schedule", linear)
+
+    def write(config: Config, old: object, known: Known) -> object:
+        return _with_schedule(config.hypers.clip_eps, config.clip_schedule)
+
+    return key("clip_range", "clip_eps clip_schedule clip_eps_end", 0.2, read, write)
 
 
 def _clip_range_vf() -> Key:
     """Value clipping: none, or a range; a negative one is none too."""
 
     def read(value: object, known: Known) -> SettingsByName:
-        size = None if value is None else _scheduled("clip_range_vf", value)[0]
-        return {"clip_value_loss": True, "value_clip_eps": size} if size and size > 0 else {"clip_value_loss": False}
+        size, linear = (None, False) if value is None else _scheduled("clip_range_vf", value)
+        if not size or size < 0:
+            return {"clip_value_loss": False}
+        return {"clip_value_loss": True, "value_clip_eps": size} | _to_zero("value_clip_schedule", linear)
 
     def write(config: Config, old: object, known: Known) -> object:
-        return _with_schedule(old, config.hypers.value_clip_eps) if config.clip_value_loss else None
+        size = _with_schedule(config.hypers.value_clip_eps, config.value_clip_schedule)
+        return size if config.clip_value_loss else None
 
-    return key("clip_range_vf", "clip_value_loss value_clip_eps", None, read, write, _its_schedule("clip_range_vf"))
+    fields = "clip_value_loss value_clip_eps value_clip_schedule clip_eps_end"
+    return key("clip_range_vf", fields, None, read, write)
+
+
+def _to_zero(schedule: str, linear: bool) -> SettingsByName:
+    """A range's schedule; the lines of rl-zoo3 end at 0."""
+    return {schedule: LINE, "clip_eps_end": 0.0} if linear else {schedule: "constant"}
+
+
+def _with_schedule(size: float, schedule: str) -> object:
+    return f"{LINEAR}{tidy(size)!r}" if schedule == LINE else size
 
 
 def _normalize() -> Key:
@@ -217,28 +216,9 @@ def control(raw: Raw) -> KlControl | None:
     return KlControl("target_kl", parse_value("target_kl", target, float), "stop") if target else None
 
 
-def only_there(raw: Raw) -> list[str]:
-    """Schedules of the clip ranges, and what the network has more."""
-    falling = [name for name in ("clip_range", "clip_range_vf") if str(raw(name)).startswith(LINEAR)]
-    return [*map(stays_wide, falling), *other_networks(raw)]
-
-
 def differences(config: Config) -> list[str]:
     """What Stable-Baselines3 computes otherwise from the same settings."""
-    remarks = []
-    if config.lr_schedule == "linear":
-        share = f"1/{config.num_iterations:,} = {rounded(100 / config.num_iterations, 2)} %"
-        remarks.append(
-            f"a linear learning rate is one iteration further on there, by {share} of its start: it falls before an "
-            "iteration learns, here after it"
-        )
-    if config.advantage_norm == "minibatch":
-        n = config.geometry.optimization_batch
-        size = f"by {rounded(100 * (math.sqrt(n / (n - 1)) - 1), 2)} % at {n:,} samples" if n > 1 else "at 1 sample"
-        remarks.append(
-            f"the standard deviation of the advantages divides by n - 1 there and by n here: smaller here {size}"
-        )
-    return remarks
+    return [*further_on(config), *by_n_minus_1(config)]
 
 
 def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
@@ -248,10 +228,11 @@ def parse(text: str, env: str | None) -> tuple[SettingsByName, str | None]:
         return mapping, env
     if env is None:
         raise UsageError(f"env is missing: the file has settings for {len(mapping)} environments; give --env NAME.")
-    if env not in mapping:
+    name = _entry(text, env)
+    if name is None:
         hint = near_matches(env, mapping) or "; use one of " + ", ".join(mapping) + "."
         raise UsageError(f"env={env!r} is not in the file{hint}")
-    entry = mapping[env]
+    entry = mapping[name]
     if not isinstance(entry, dict):
         raise UsageError(f"env={env!r} does not hold a mapping in the file: use lines of `name: value` under it.")
     return entry, env
@@ -268,8 +249,24 @@ def entries(text: str) -> list[str]:
 
 
 def _entry(text: str, env: str | None) -> str | None:
-    """The name under which the settings stand in the file, if they do not stand alone."""
-    return None if _holds_settings(mapping_of(text)) else env
+    """The name under which the settings stand in the file, if they do not stand alone.
+
+    As in rl-zoo3 it is that of the environment, or else `atari` for a game, or else `default`; but one that is spelled
+    almost like an entry is not taken for another environment.
+    """
+    mapping = mapping_of(text)
+    if env is None or _holds_settings(mapping):
+        return None
+    if env in mapping:
+        return env
+    if ATARI.search(env):
+        return "atari" if "atari" in mapping else None
+    return "default" if "default" in mapping and not near_matches(env, mapping) else None
+
+
+def shared(text: str, env: str | None) -> str | None:
+    entry = _entry(text, env)
+    return None if entry == env else entry
 
 
 def edit(text: str, settings: Mapping[str, object], env: str | None) -> str:
@@ -301,9 +298,9 @@ LIBRARY = Library(
         "ppo": {**CLIPPED_PPO, "optimizer_eps": 1e-5},
         "a2c": dict(objective="policy-gradient", num_minibatches=1, update_epochs=1),
     },
-    form=Form(parse, render, edit, excerpt, side_effects, entries),
+    form=Form(parse, render, edit, excerpt, side_effects, entries, shared),
     control=control,
-    only_there=only_there,
+    only_there=other_networks,
     differences=differences,
     rounds_up=True,
 )

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isobatch.interop.computed_otherwise import by_gradient_step, by_n_minus_1
 from isobatch.interop.keys import (
     REQUIRED,
     UNNAMED,
     Key,
     Known,
-    Raw,
-    as_is,
     bound,
     choice,
     environment,
@@ -34,9 +33,9 @@ from isobatch.interop.keys import (
 )
 from isobatch.interop.library import Library
 from isobatch.interop.networks import layers, of_value, other_value_network
-from isobatch.interop.unsaid import stays_wide
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.schedules import LINEAR
 
 
 def _delayed() -> Key:
@@ -96,7 +95,21 @@ def _ratio_cap() -> Key:
     return replace(cap, read=read)
 
 
-ANNEAL = "loss.anneal_clip_epsilon"
+def _annealed_range() -> Key:
+    """The clip range falls with the learning rate, and only where that falls."""
+    name = "loss.anneal_clip_epsilon"
+
+    def read(value: object, known: Known) -> SettingsByName:
+        if parse_value(name, value, bool) and known.settings["lr_schedule"] == LINEAR:
+            return {"clip_schedule": LINEAR, "clip_eps_end": 0.0}
+        return {"clip_schedule": "constant"}
+
+    def write(config: Config, old: object, known: Known) -> object:
+        return config.clip_schedule == LINEAR and config.lr_schedule == LINEAR
+
+    return key(name, "clip_schedule clip_eps_end", False, read, write)
+
+
 LAYERS, VALUE_LAYERS = "networks.policy_network.num_cells", "networks.value_network.num_cells"
 PPO = (
     environment("env.env_name training_env.create_env_fn.base_env.env_name", UNNAMED),
@@ -117,7 +130,7 @@ PPO = (
     choice("env.normalize_observation", "normalize_observations", False, on=True, off=False),
     layers(LAYERS, None),
     of_value(VALUE_LAYERS, None),
-    as_is(ANNEAL, False, lambda value: "its schedule, a line to 0" if value is True else ""),
+    _annealed_range(),
     _delayed(),
     _soft_update(),
     _tau(),
@@ -125,16 +138,12 @@ PPO = (
 )
 
 
-def only_there(raw: Raw) -> list[str]:
-    falls = parse_value(ANNEAL, raw(ANNEAL), bool)
-    return [*([stays_wide("loss.clip_epsilon")] if falls else []), *other_value_network(LAYERS, VALUE_LAYERS)(raw)]
-
-
 LIBRARY = Library(
     name="torchrl",
     title="TorchRL",
     batch_size="collector.frames_per_batch is the rollout; loss.mini_batch_size is the optimization batch",
     algorithms={"ppo": PPO},
-    only_there=only_there,
+    only_there=other_value_network(LAYERS, VALUE_LAYERS),
+    differences=lambda config: [*by_gradient_step(config), *by_n_minus_1(config)],
     fixed={"ppo": dict(objective="clip", advantage_norm="minibatch", optimizer="adam")},
 )

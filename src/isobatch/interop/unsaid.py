@@ -17,6 +17,9 @@ CONSEQUENCES = {
     "optimizer": "another optimizer takes the steps, and this learning rate was not chosen for it",
     "optimizer_eps": "steps along small gradients have another size",
     "lr_schedule": "the learning rate does not fall over the run",
+    "clip_schedule": "the clip range does not fall over the run",
+    "value_clip_schedule": "the range of the clipped value loss does not fall over the run",
+    "clip_eps_end": "the clip range ends at another width",
     "clip_value_loss": "the value loss is another one",
     "value_clip_eps": "the value loss is clipped at another range",
     "value_epochs": "policy and value are trained in the same passes",
@@ -30,11 +33,6 @@ CONSEQUENCES = {
     "aggregation": "samples of long and short episodes have other weights",
     "complete_episodes": "rollouts end in the middle of episodes",
 }
-
-
-def stays_wide(name: str) -> str:
-    """Of a clip range that falls to 0 in a line: our ranges have no schedule."""
-    return f"{name} falls to 0 over a run there, not here: twice as wide in the mean of a run, all of it at its end"
 
 
 def unsaid(after: Config, there: Config) -> SettingsByName:

@@ -14,7 +14,7 @@ from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.subject import NotMeasurableError
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
-from isobatch.settings.schedules import ADAPTIVE, schedule_of
+from isobatch.settings.schedules import ADAPTIVE, ranges_at, schedule_of
 
 FEWEST_ITERATIONS = 2  # of a branch: with one alone there is no policy that has learned from its own data
 SHARE_OF_RUN = 0.25  # that a branch is as long as, unless its length is given
@@ -56,7 +56,7 @@ class BranchPlan:
 def base_config(config: Config, iteration: int) -> Config:
     """The run's settings as they are at an iteration, for training by turns in this process.
 
-    A schedule of the learning rate stops where it is: it depends on the length of a run, which a branch has not.
+    Schedules stop where they are: they depend on the length of a run, which a branch has not.
     """
     if config.lag_iterations:
         raise NotMeasurableError(
@@ -70,6 +70,8 @@ def base_config(config: Config, iteration: int) -> Config:
             "nothing would be learned in any branch: measure an earlier checkpoint."
         )
     schedule = ADAPTIVE if config.lr_schedule == ADAPTIVE else "constant"
+    ranges = ranges_at(config, config.hypers, iteration / config.num_iterations)
+    config = config.replace(**ranges, clip_schedule="constant", value_clip_schedule="constant")
     return config.replace(
         lr_schedule=schedule, learning_rate=rate, noise_scale=False, vectorization="sync", actors=0, max_lag=0
     )

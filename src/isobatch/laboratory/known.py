@@ -74,8 +74,8 @@ def _entries(path: Path, section: str, config: Config) -> Iterator[CriticalBatch
 
 
 def _same_settings(settings: SettingsByName, config: Config) -> bool:
-    current = config.to_dict()
-    return all(settings.get(name) == current[name] for name in current if name not in INDIFFERENT)
+    current, usual = config.to_dict(), Config().to_dict()  # which is what a setting was before there was one
+    return all(settings.get(name, usual[name]) == current[name] for name in current if name not in INDIFFERENT)
 
 
 def _nearest_row(rows: list[SettingsByName], num_steps: int) -> SettingsByName:

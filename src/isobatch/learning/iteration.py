@@ -16,7 +16,7 @@ from isobatch.envs.interface import Environment
 from isobatch.learning.auxiliary_phase import auxiliary_phase
 from isobatch.learning.noise_scale import noise_metrics
 from isobatch.learning.policy_phase import Metrics, optimize, prepare
-from isobatch.learning.state import Learner, Learning, TrainState, learning_rate
+from isobatch.learning.state import Learner, Learning, TrainState, hypers_at, learning_rate
 from isobatch.networks import shards
 from isobatch.networks.moments import Moments, RewardScale
 from isobatch.networks.shards import axes_of
@@ -24,6 +24,7 @@ from isobatch.rollouts.jax_rollout import collect, start_envs
 from isobatch.rollouts.segment import EpisodeSums, Segment
 from isobatch.rollouts.staleness import exchange
 from isobatch.settings.config import Config, Hypers
+from isobatch.settings.schedules import falling_ranges
 
 Index = int | Int[Array, ""]  # of an iteration
 Count = np.integer | np.ndarray | Int[Array, ""]
@@ -128,6 +129,7 @@ def policy_phase(
 ) -> tuple[Learned, Metrics]:
     """Everything that one rollout teaches; also the value targets, for an auxiliary phase."""
     learner, reward_scale, advantage_moments, _ = learned
+    hypers = hypers_at(config, hypers, iteration)
     batch, reward_scale, advantage_moments, metrics = prepare(
         config, segment, learner.networks.policy, reward_scale, advantage_moments, hypers
     )
@@ -139,6 +141,7 @@ def policy_phase(
         metrics |= noise_metrics(config, batch, learner, hypers)
     learner, step_metrics = optimize(config, batch, learner, hypers, rate, key)
     metrics |= step_metrics | {"charts/learning_rate": rate if learner.rate is None else learner.rate}
+    metrics |= {f"charts/{name}": jnp.asarray(getattr(hypers, name)) for name in falling_ranges(config)}
     if config.staleness:
         metrics["staleness/iterations"] = jnp.asarray(config.staleness, float)
         metrics["staleness/env_steps"] = jnp.asarray(config.staleness * config.geometry.iteration_batch, float)

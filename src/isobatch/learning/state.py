@@ -26,7 +26,7 @@ from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.rollouts.staleness import empty_queue, has_fillers, seen_dtype
 from isobatch.settings.config import Config, Hypers
-from isobatch.settings.schedules import ADAPTIVE, schedule_of
+from isobatch.settings.schedules import ADAPTIVE, ranges_at, schedule_of
 
 jax.tree_util.register_dataclass(Hypers, [f.name for f in dataclasses.fields(Hypers)], [])
 
@@ -196,3 +196,9 @@ def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> 
     if rate.shape:
         raise UsageError(f"lr_schedule={config.lr_schedule!r} gives an array of shape {rate.shape}: use one number.")
     return rate
+
+
+def hypers_at(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Hypers:
+    """The hyperparameters during an iteration: clip ranges that fall in a line are where they have come to."""
+    ranges = ranges_at(config, hypers, iteration / config.num_iterations)
+    return dataclasses.replace(hypers, **ranges) if ranges else hypers

@@ -80,8 +80,9 @@ class Rescaled:
         return html_table(self._title, columns, rows) + html_list([*evidence, *self.warnings])
 
     def to_json(self) -> dict[str, object]:
-        """{"factor", "keep", "evidence", "before", "after", "changes", "warnings"}; a change is {"name", "before",
-        "after", "rule", "reason"}."""
+        """{"factor", "keep", "evidence", "before", "after", "changes", "rules", "warnings"}; a change is {"name",
+        "before", "after", "rule", "reason"}, and rules are {"equation", "source"} by name."""
+        used = [RULES[name] for name in dict.fromkeys(change.rule for change in self.changes) if name in RULES]
         return {
             "factor": self.factor,
             "keep": self.keep,
@@ -89,6 +90,7 @@ class Rescaled:
             "before": describe(self.before),
             "after": describe(self.after),
             "changes": [{name: inf_as_text(value) for name, value in vars(change).items()} for change in self.changes],
+            "rules": {rule.name: {"equation": rule.equation, "source": rule.source} for rule in used},
             "warnings": list(self.warnings),
         }
 

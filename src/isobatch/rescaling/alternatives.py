@@ -9,7 +9,7 @@ from typing import Any
 from isobatch.errors import UsageError
 from isobatch.rescaling import HOLD_MINIBATCH, ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
 from isobatch.rescaling.evidence import Kept, kept_by
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 
 HELD = {
     ITERATION_BATCH: "N x T, so T follows and nothing else changes",
@@ -52,7 +52,7 @@ def _costs(after: Config) -> dict[str, Any]:
         "optimization_batch": g.optimization_batch,
         "learning_rate": after.hypers.learning_rate,
         "gradient_steps_per_env_step": g.gradient_steps / g.iteration_batch,
-        "iterations": after.num_iterations,
+        "iterations": after.num_iterations if after.total_timesteps < ENDLESS else None,
         "samples_in_memory": g.iteration_batch,
     }
 

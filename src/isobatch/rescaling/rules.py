@@ -140,6 +140,7 @@ class Rule:
     """Batch whose factor c the rule goes by. The two differ under `iteration-batch-only` alone."""
     default: bool
     equation: str
+    """What becomes of each field."""
     source: str
     apply: Callable[[Config, Move], Mapping[str, object]]
     reason: Callable[[Config, Config], str]
@@ -250,7 +251,7 @@ def _advantage_reason(before: Config, after: Config) -> str:
     return f"over {rounded(spans[0], 4)} -> {rounded(spans[1], 4)} iterations, so {held} samples"
 
 
-PAPER = "Hilton 2021"
+PAPER = "Hilton et al. 2021, arXiv 2110.00641"
 ADAPTIVE = ("adam", "rmsprop")
 RATES = ("learning_rate", "aux_learning_rate")
 
@@ -270,18 +271,20 @@ RULES: dict[str, Rule] = {
             optimizers=("sgd",),
         ),
         Rule(
-            "micro-linear", (*RATES, "beta1", "beta2"), "optimization", True, "lr / c, b^(1/c)", "Wang 2024",
+            "micro-linear", (*RATES, "beta1", "beta2"), "optimization", True, "lr / c, beta^(1/c)",
+            "Wang & Aitchison 2024, arXiv 2402.18824",
             _micro,
             lambda before, after: f"c steps for one; squares stay those of {before.micro_batch_size} samples",
             optimizers=("adam-micro",),
         ),
         Rule(
-            "proximal-age", ("beta_prox",), "optimization", True, "1/(1-b) - 1, times c", f"{PAPER}, section 4",
+            "proximal-age", ("beta_prox",), "optimization", True, "1/(1 - beta) - 1, times c",
+            f"{PAPER}, section 4",
             lambda config, move: _proximal(center_of_mass_times, config, move.c),
             _proximal_reason,
         ),
         Rule(
-            "advantage-span", ("advantage_norm", "adv_norm_decay"), "iteration", True, "2/(1-b) - 1, times c",
+            "advantage-span", ("advantage_norm", "adv_norm_decay"), "iteration", True, "2/(1 - decay) - 1, times c",
             f"{PAPER}, section 4", _advantages, _advantage_reason,
         ),
         Rule(
@@ -290,48 +293,50 @@ RULES: dict[str, Rule] = {
             _phase_reason,
         ),
         Rule(
-            "betas", ("beta1", "beta2"), "optimization", False, "b^(1/c)", f"{PAPER}, section 3.2",
+            "betas", ("beta1", "beta2"), "optimization", False, "beta^(1/c)", f"{PAPER}, section 3.2",
             lambda config, move: _betas(config, move.c),
             lambda before, after: "forgets equally much per sample (optional: Adam is robust to it)",
             optimizers=ADAPTIVE,
         ),
         Rule(
-            "beta2-half-life", ("beta2",), "optimization", False, "b2^(1/c)", "Marek 2025",
+            "beta2-half-life", ("beta2",), "optimization", False, "beta2^(1/c)", "Marek et al. 2025, arXiv 2507.07101",
             lambda config, move: {"beta2": power(config.hypers.beta2, move.c)},
             _half_life_reason,
             optimizers=ADAPTIVE,
         ),
         Rule(
-            "surge", RATES, "optimization", False, "lr ~ 1/(sqrt(B_crit/B) + sqrt(B/B_crit))", "Li 2024",
+            "surge", RATES, "optimization", False, "lr ~ 1/(sqrt(B_crit/B) + sqrt(B/B_crit))",
+            "Li et al. 2024, arXiv 2405.14578",
             _surge,
             lambda before, after: "as the square root below the critical batch, falling beyond it",
             optimizers=ADAPTIVE,
             needs_critical_batch=True,
         ),
         Rule(
-            "clip-noise", ("max_grad_norm",), "optimization", False, "limit * sqrt((1 + B_crit/B')/(1 + B_crit/B))",
-            "McCandlish 2018", _clip, _clip_reason,
+            "clip-noise", ("max_grad_norm",), "optimization", False,
+            "norm * sqrt((1 + B_crit/B')/(1 + B_crit/B)), or norm * sqrt(c)",
+            "after McCandlish et al. 2018, arXiv 1812.06162", _clip, _clip_reason,
         ),
         Rule(
-            "linear-adam", RATES, "optimization", False, "lr / c", f"{PAPER}, section 5.2",
+            "linear-adam", RATES, "optimization", False, "lr / c", f"an ablation of {PAPER}, section 5.2",
             lambda config, move: _rates(linear, config, move.c),
             lambda before, after: "the paper's ablation: SGD's rule applied to Adam",
             optimizers=ADAPTIVE,
         ),
         Rule(
             "malladi", (*RATES, "beta1", "beta2", "optimizer_eps"), "optimization", False,
-            "lr / sqrt(c), 1 - (1-b)/c, eps * sqrt(c)", "Malladi 2022", _malladi,
+            "lr / sqrt(c), 1 - (1 - beta)/c, eps * sqrt(c)", "Malladi et al. 2022, arXiv 2205.10287", _malladi,
             lambda before, after: "holds the stochastic differential equation that Adam follows",
             optimizers=ADAPTIVE,
         ),
         Rule(
-            "busbridge", ("beta_prox",), "optimization", False, "b^(1/c)", "Busbridge 2023",
+            "busbridge", ("beta_prox",), "optimization", False, "beta^(1/c)", "Busbridge et al. 2023, arXiv 2307.13813",
             lambda config, move: _proximal(power, config, move.c),
             lambda before, after: "forgets equally much per sample; the center of mass is held only nearly",
         ),
         Rule(
-            "iteration-batch-only", ("num_minibatches", "aux_minibatches"), "iteration", False, "minibatches / c",
-            "Beukman 2026", _fewer_minibatches,
+            "iteration-batch-only", ("num_minibatches", "aux_minibatches"), "iteration", False, "their number / c",
+            "Beukman 2026, arXiv 2603.06009", _fewer_minibatches,
             lambda before, after: f"the optimization batch stays {before.geometry.optimization_batch:,} samples",
         ),
     )

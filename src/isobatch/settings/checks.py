@@ -173,6 +173,5 @@ def _check_phases(config: Config) -> None:
             f"aux_minibatches={config.aux_minibatches} does not evenly divide an iteration of num_envs "
             f"{config.num_envs} x num_steps {config.num_steps}"
             f"{f' in {config.num_shards} shards' if config.num_shards > 1 else ''} under "
-            f"minibatch_scheme={config.minibatch_scheme!r}: "
-            f"use {nearest_counts(config.aux_minibatches, *sizes)}."
+            f"minibatch_scheme={config.minibatch_scheme!r}: use {nearest_counts(config.aux_minibatches, *sizes)}."
         )

@@ -44,11 +44,14 @@ Aggregation = Literal["timestep", "trajectory", "trajectory-mean", "constant"]
 MinibatchScheme = Literal["shuffle", "envs", "stratified"]
 Arrangement = Literal["dual", "shared", "detached"]
 Encoder = Literal["auto", "mlp", "conv", "impala", "nature"]
+ClipSchedule = Literal["constant", "linear"]
 Activation = Literal["tanh", "relu", "elu", "silu", "gelu"]
 Vectorization = Literal["sync", "async"]
 Schedule = Literal["free", "fixed"]
 Autoreset = Literal["disabled", "next-step", "same-step"]
 OptimizerName = Literal["adam", "adam-micro", "sgd", "rmsprop"]
+ENDLESS = 10**12
+"""`total_timesteps` of another library's settings that do not say how long to train, so that any batch fits."""
 
 
 @check_constructor
@@ -80,6 +83,9 @@ class Hypers:
     value_clip_eps: Annotated[
         float, POSITIVE_OR_INF, "Range of the clipped value loss, used when clip_value_loss is on."
     ] = 0.2
+    clip_eps_end: Annotated[
+        float, NON_NEGATIVE, "clip_schedule or value_clip_schedule linear: where the range would end, after the run."
+    ] = 0.0
     importance_cap: Annotated[
         float, Range(1), "Largest importance ratio to the behavior policy; inf switches the cap off."
     ] = 100.0
@@ -205,7 +211,13 @@ class Config:
         "over each trajectory, its mean, or its sum / aggregation_horizon, averaged over trajectories. A trajectory is "
         "an episode, or the piece of one in the rollout.",
     ] = "timestep"
+    clip_schedule: Annotated[
+        ClipSchedule, "constant; linear: clip_eps goes in a line to clip_eps_end over the run."
+    ] = "constant"  # fmt: skip
     clip_value_loss: Annotated[bool, "Clip the value loss around the behavior value."] = False
+    value_clip_schedule: Annotated[
+        ClipSchedule, "constant; linear: value_clip_eps goes in a line to clip_eps_end over the run."
+    ] = "constant"
 
     networks: Annotated[str, "standard: the ones below; or some given to `isobatch.register_networks`."] = "standard"
     arrangement: Annotated[

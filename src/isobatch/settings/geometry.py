@@ -79,9 +79,8 @@ class Geometry(Sizes):
             "envs": f"whole environment rows{one}, or equal time chunks of one row",
         }[scheme]
         raise UsageError(
-            f"num_minibatches={self.num_minibatches} does not evenly divide {what} "
-            f"(num_envs {self.num_envs} x num_steps {self.num_steps}); "
-            f"use {nearest_counts(self.num_minibatches, rows, self.num_steps, scheme)}."
+            f"num_minibatches={self.num_minibatches} does not evenly divide {what} (num_envs {self.num_envs} x "
+            f"num_steps {self.num_steps}); use {nearest_counts(self.num_minibatches, rows, self.num_steps, scheme)}."
         )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from isobatch.settings.config import Config
-from isobatch.settings.schedules import ADAPTIVE
+from isobatch.settings.schedules import ADAPTIVE, falling_ranges
 
 IN_USE: dict[str, Callable[[Config], object]] = {
     "desired_kl": lambda c: c.lr_schedule == ADAPTIVE,
     "target_kl": lambda c: c.stop_at_target_kl,
     "clip_eps": lambda c: c.objective == "clip",
+    "clip_schedule": lambda c: c.objective == "clip",
+    "value_clip_schedule": lambda c: c.clip_value_loss,
+    "clip_eps_end": falling_ranges,
     "kl_coef": lambda c: c.objective == "kl",
     "kl_form": lambda c: c.objective == "kl",
     "importance_policy": lambda c: c.objective != "policy-gradient",

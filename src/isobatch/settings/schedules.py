@@ -1,11 +1,15 @@
-"""Learning-rate schedules by name: each gives the factor of `learning_rate` as a function of the progress of a run."""
+"""Schedules: of the learning rate by name, each the factor of `learning_rate` as a function of the progress of a run,
+and of the clip ranges, which may go in a line from one value to another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from isobatch.errors import UsageError, near_matches
+
+if TYPE_CHECKING:
+    from isobatch.settings.config import Config, Hypers
 
 
 class Factor(Protocol):
@@ -20,10 +24,11 @@ Schedule = Callable[..., Factor]
 """Progress, from 0 at the first iteration to almost 1 at the last, which JAX may trace -> what the learning rate is
 multiplied by."""
 
+LINEAR = "linear"
 ADAPTIVE = "adaptive"  # the rate follows the KL of each minibatch (`learning.step_size`): where it begins is constant
 STANDARD: dict[str, Schedule] = {
     "constant": lambda progress: 1.0,
-    "linear": lambda progress: 1 - progress,
+    LINEAR: lambda progress: 1 - progress,
     ADAPTIVE: lambda progress: 1.0,
 }
 _REGISTERED: dict[str, Schedule] = {}
@@ -72,3 +77,18 @@ def check_schedule(name: str) -> None:
             f"lr_schedule={name!r} is not valid: use {', '.join(STANDARD)}, or register one of your own first with "
             f"isobatch.register_schedule{near_matches(name, [*STANDARD, *_REGISTERED]) or '.'}"
         )
+
+
+def falling_ranges(config: Config) -> list[str]:
+    """The clip ranges in use that a run changes."""
+    schedules = {
+        "clip_eps": config.clip_schedule if config.objective == "clip" else "",
+        "value_clip_eps": config.value_clip_schedule if config.clip_value_loss else "",
+    }
+    return [name for name, schedule in schedules.items() if schedule == LINEAR]
+
+
+def ranges_at(config: Config, hypers: Hypers, progress: Any) -> dict[str, Any]:
+    """Where these have come to: eps + progress (end - eps), of floats or of numbers that JAX traces."""
+    end = hypers.clip_eps_end
+    return {name: end + (1 - progress) * (getattr(hypers, name) - end) for name in falling_ranges(config)}

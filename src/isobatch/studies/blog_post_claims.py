@@ -75,8 +75,7 @@ def check_claims(measured: Measurements) -> list[Claim]:
             ratio.high < 1,
             ratio.low > 1,
             f"Var(16x64) / Var(4x256) is {shown(ratio)}; directly, on {DIRECT_BATCHES} batches each: "
-            f"{shown(batches['4x256, 0.95'].variance)} at 4x256, "
-            f"{shown(batches['16x64, 0.95'].variance)} at 16x64",
+            f"{shown(batches['4x256, 0.95'].variance)} at 4x256, {shown(batches['16x64, 0.95'].variance)} at 16x64",
         ),
         longer(measured.over_length),
         claim_of(

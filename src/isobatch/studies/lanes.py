@@ -18,7 +18,7 @@ from isobatch.envs.registry import environment_of
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell
-from isobatch.studies.rows import Diverged, Outcome
+from isobatch.studies.rows import Diverged, Outcome, log_interval_of
 from isobatch.training.devices import use_cores
 from isobatch.training.iterations import TrainedIterations, run_iterations
 from isobatch.training.loop import lines_of
@@ -26,8 +26,6 @@ from isobatch.training.memory import check_phase_memory
 from isobatch.training.metrics import columns_of, table_of
 from isobatch.training.programs import initial_states, program_for, stack_hypers
 from isobatch.training.sharding import layout_for
-
-LINES_PER_RUN = 200  # of metrics
 
 
 class TrainedLanes(NamedTuple):
@@ -82,11 +80,6 @@ def train_iterations(
 
     done = run_iterations(program, config, states, hypers, first, last, log_interval, note)
     return TrainedLanes(done, program.names, compile_seconds)
-
-
-def log_interval_of(config: Config) -> int:
-    """Iterations of a line."""
-    return -(-config.num_iterations // LINES_PER_RUN)
 
 
 def outcome(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from isobatch.settings.config import Config
 from isobatch.settings.parsing import inf_as_text
 from isobatch.statistics.normalization import ReturnRange, normalize
 from isobatch.studies.grid import Cell, Row
@@ -18,6 +19,7 @@ from isobatch.training.metrics import EPISODES, INDEX, RETURN, Table, final_retu
 
 CURVES = (*INDEX, RETURN, "charts/episodic_length", EPISODES, "losses/approx_kl")  # what is kept of a run's metrics
 MEANS = {"approx_kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac"}  # column -> metric, its mean over the run
+LINES_PER_RUN = 200  # of metrics
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ def plain(value: object) -> object:
     if isinstance(value, list):
         return ",".join(map(str, value))
     return inf_as_text(value)
+
+
+def log_interval_of(config: Config) -> int:
+    """Iterations of a line."""
+    return -(-config.num_iterations // LINES_PER_RUN)
 
 
 def version() -> str:

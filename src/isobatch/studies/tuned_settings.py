@@ -32,7 +32,8 @@ class TunedSettings:
         """As isobatch trains it; what has no counterpart here (gSDE, a clip range that falls) is left out."""
         if self.source == ZOO:
             settings = self.settings | {"n_timesteps": self.steps[scale]}
-            return from_settings(SB3, settings, env=self.env).config
+            as_measured = {"clip_schedule": "constant"}
+            return from_settings(SB3, settings, env=self.env, overrides=as_measured).config
         return preset("ppo", self.env, None, **self.settings | {"total_timesteps": self.steps[scale]})
 
     @property

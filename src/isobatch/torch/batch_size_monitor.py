@@ -11,6 +11,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from isobatch.advice.findings import Finding, settle
 from isobatch.advice.monitors import (
     ADVANTAGE_STD,
+    CLIP_EPS,
     CLIPFRAC,
     EWMA_STD,
     EXPLAINED_VARIANCE,
@@ -27,6 +28,7 @@ COLUMNS = {
     "train/approx_kl": KL,
     "train/explained_variance": EXPLAINED_VARIANCE,
     "train/learning_rate": LEARNING_RATE,
+    "train/clip_range": CLIP_EPS,
     "train/advantage_std": EWMA_STD,
 }
 """Metrics of SB3's logger -> the columns that monitors read."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from isobatch.errors import UsageError
-from isobatch.interop.keys import ENDLESS, Key, number
+from isobatch.interop.keys import Key, number
 from isobatch.interop.library import LibrarySettings, from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY, PPO
 from isobatch.rescaling import MEASURED, rescale
-from isobatch.settings.config import Config
+from isobatch.settings.config import ENDLESS, Config
 from isobatch.settings.geometry import beta_of_rollout, divisors
 from isobatch.settings.parsing import SettingsByName
 
@@ -148,6 +148,7 @@ def config_of(model: OnPolicyAlgorithm) -> Config:
         "objective": "clip" if clip else "policy-gradient",
         "advantage_norm": "minibatch",
         "clip_eps": float(clip(1.0)) if clip else 0.2,
+        "clip_schedule": "linear" if clip and clip(1.0) != clip(0.5) else "constant",
         "lr_schedule": "constant" if rates[0] == rates[1] else "linear",
         "learning_rate": rates[0],
         "max_grad_norm": model.max_grad_norm,

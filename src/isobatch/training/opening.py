@@ -13,7 +13,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.fields import fields_of, parse_fields
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.schedules import schedule_of
+from isobatch.settings.schedules import falling_ranges, ranges_at, schedule_of
 from isobatch.training.lock import locked
 from isobatch.training.run_directory import RunDirectory
 
@@ -87,4 +87,7 @@ def extend(directory: RunDirectory, config: Config, iteration: int, say: Callabl
             f"; the learning rate follows its schedule ({config.lr_schedule}) over all of them, so it goes on at "
             f"{now:.1%} of its first value, where the shorter run had come to {was:.1%}"
         )
+    for name in falling_ranges(config):
+        sizes = (ranges_at(each, each.hypers, iteration / each.num_iterations)[name] for each in (config, before))
+        sentence += "; {} goes on at {:.3g}, where the shorter run had come to {:.3g}".format(name, *sizes)
     say(sentence + ".")

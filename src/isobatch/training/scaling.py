@@ -65,7 +65,6 @@ class Sharing:
         batch, share = pays_from / geometry.num_minibatches, min(sums / iteration_seconds, 1)
         return (
             f"note: {self.devices} devices are slower than one here: adding up gradients takes "
-            f"{rounded(1e3 * self.seconds)} ms of each gradient step, {share:.0%} of the time. "
-            f"They pay from an optimization batch of about {rounded(batch, 2)} samples (now "
-            f"{geometry.optimization_batch:,})."
+            f"{rounded(1e3 * self.seconds)} ms of each gradient step, {share:.0%} of the time. They pay from an "
+            f"optimization batch of about {rounded(batch, 2)} samples (now {geometry.optimization_batch:,})."
         )

@@ -91,8 +91,7 @@ def schedule_to_replay(directory: Path, config: Config) -> list[LedgerEntry]:
     if len(updates) < config.num_iterations:
         raise UsageError(
             f"total_timesteps={config.total_timesteps} are {config.num_iterations} updates, and the run "
-            f"{str(directory)!r} made {len(updates)}: use at most "
-            f"{len(updates) * config.geometry.iteration_batch}."
+            f"{str(directory)!r} made {len(updates)}: use at most {len(updates) * config.geometry.iteration_batch}."
         )
     return entries
 

@@ -21,6 +21,7 @@ from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.settings.parsing import SettingsByName
+from isobatch.settings.schedules import falling_ranges
 from isobatch.training.display import Watch
 from isobatch.training.metrics import METRICS, read_metrics
 from isobatch.training.result import Progress, Result
@@ -72,6 +73,9 @@ def _check_can_change(config: Config) -> None:
             f"batch_schedule moves the learning rate with the batch, and lr_schedule={config.lr_schedule!r} would "
             "begin anew in each stage: use constant."
         )
+    for name in falling_ranges(config):
+        schedule = "clip_schedule" if name == "clip_eps" else "value_clip_schedule"
+        raise UsageError(f"batch_schedule would begin {schedule}='linear' anew in each stage: use constant.")
 
 
 def train_stages(

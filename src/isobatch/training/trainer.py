@@ -19,6 +19,7 @@ from isobatch.advice.monitors import monitor, unspoken
 from isobatch.envs.registry import environment_of, host_environment_of
 from isobatch.errors import RunError, UsageError
 from isobatch.executors.ray_connection import connected
+from isobatch.executors.signals import beside_ctrl_c
 from isobatch.formatting import Say
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
@@ -330,7 +331,7 @@ class Bookkeeper:
 
 @contextmanager
 def stop_signals(say: Say) -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once.
+    """An event that Ctrl-C, SIGTERM and the end of the terminal set; a second Ctrl-C stops at once.
 
     A second SIGTERM changes nothing: `timeout` and `isobatch launch` send it to a process and to its group.
     """
@@ -347,7 +348,7 @@ def stop_signals(say: Say) -> Iterator[threading.Event]:
         stopped.set()
         say("stopping where everything can be kept; Ctrl-C again stops at once and goes back to the last checkpoint.")
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, *beside_ctrl_c())}
     try:
         yield stopped
     finally:

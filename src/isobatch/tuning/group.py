@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from isobatch.envs.registry import host_environment_of
 from isobatch.executors.interface import Watch
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.studies.jobs import Devices
-from isobatch.studies.lanes import log_interval_of, outcome, train_iterations
-from isobatch.studies.rows import Outcome
+from isobatch.studies.lanes import outcome, train_iterations
+from isobatch.studies.rows import Outcome, log_interval_of
 from isobatch.training.checkpoint_file import Leaves
 from isobatch.training.checkpoints import flatten, unflatten
 from isobatch.training.programs import initial_states
@@ -140,8 +139,3 @@ class Lanes:
         assert progress.finite is not None
         table = np.concatenate(progress.tables, axis=1)
         return outcome(self.configs[i], self.seeds, self.names, table, progress.finite, progress.ends)
-
-
-def trials_at_once(config: Config, lanes: int, num_seeds: int) -> int:
-    """How many trials one program trains: environments outside JAX keep the machine busy with one."""
-    return 1 if host_environment_of(config) else max(1, lanes // num_seeds)

@@ -2,110 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Protocol, TypedDict
+from dataclasses import dataclass
+from typing import Protocol
 
-from isobatch.errors import UsageError
 from isobatch.executors.cores import available_cores
 from isobatch.executors.interface import Executor
 from isobatch.formatting import counted
 from isobatch.settings.config import Config
-from isobatch.settings.fields import SEED
-from isobatch.settings.options import NUM_SEEDS
-from isobatch.settings.parsing import SettingsByName, inf_as_text
+from isobatch.settings.parsing import SettingsByName
 from isobatch.studies.grid import digest
 from isobatch.studies.jobs import Devices
-from isobatch.studies.lanes import log_interval_of
 from isobatch.studies.result_files import now
-from isobatch.studies.rows import version
+from isobatch.studies.rows import log_interval_of
 from isobatch.tuning.directory import Asked, Confirmed, Group, TuneDirectory
-from isobatch.tuning.group import GroupResult, TrainGroup, trials_at_once
+from isobatch.tuning.group import GroupResult, TrainGroup
 from isobatch.tuning.halving import Halving
-from isobatch.tuning.ranges import Choice, SearchRange, config_of, settings_of, shape_names
+from isobatch.tuning.ranges import Choice, config_of, settings_of, shape_names
 from isobatch.tuning.samplers import Sampler, sampler_of
+from isobatch.tuning.search_plan import FINALISTS, SearchPlan
 from isobatch.tuning.trials import Trial, ranked, seed_returns, trial_of
-
-DEFAULT_RUNS = 100  # of one seed each: the budget unless one is given
-FINALISTS = 3
-FIRST_NEW_SEED = 1_000_000  # the first seed of those that confirm
 
 
 class Watch(Protocol):
     """Is told how far the search is: what is being done, the share of the budget, and all trials so far."""
 
     def __call__(self, label: str, share: float, trials: Sequence[Trial]) -> None: ...
-
-
-class PlanSizes(TypedDict, total=False):
-    """Fields of a plan that have a usual value."""
-
-    num_seeds: int
-    seed: int
-    group: int
-    lanes: int
-    confirm_seeds: int
-
-
-@dataclass(frozen=True)
-class SearchPlan:
-    """What is searched, and how. Nothing here changes when a search goes on."""
-
-    config: Config  # where it starts
-    ranges: Mapping[str, SearchRange]
-    sampler: str
-    num_seeds: int = 3
-    seed: int = 0
-    group: int = 24  # trials that are compared with each other
-    lanes: int = 18  # trials x seeds that one program trains at once
-    confirm_seeds: int = 6
-    halving: Halving = field(default_factory=Halving)
-
-    def __post_init__(self) -> None:
-        for name in ("num_seeds", "group", "lanes", "confirm_seeds"):
-            NUM_SEEDS.check(name, getattr(self, name))  # trials too have a state of their own
-        SEED.check("seed", self.seed)
-        SEED.check(f"seed + {FIRST_NEW_SEED:,} + confirm_seeds - 1", self.new_seeds[-1])
-
-    def to_json(self) -> dict[str, object]:
-        searched = {name: str(each) for name, each in self.ranges.items()}
-        numbers = {name: getattr(self, name) for name in ("num_seeds", "seed", "group", "lanes", "confirm_seeds")}
-        stops = {"compared_after": list(self.halving.shares), "kept": self.halving.kept}
-        settings = {name: inf_as_text(value) for name, value in self.config.to_dict().items()}
-        start = {"version": version(), "settings": settings, "search": searched, "sampler": self.sampler}
-        return start | numbers | stops
-
-    @property
-    def together(self) -> int:
-        return trials_at_once(self.config, self.lanes, self.num_seeds)
-
-    @property
-    def seeds(self) -> list[int]:
-        return list(range(self.seed, self.seed + self.num_seeds))
-
-    @property
-    def new_seeds(self) -> range:
-        """Those that confirm: far from those of trials."""
-        return range(FIRST_NEW_SEED + self.seed, FIRST_NEW_SEED + self.seed + self.confirm_seeds)
-
-    @property
-    def reserve(self) -> int:
-        """Environment steps that confirm the best."""
-        return FINALISTS * self.confirm_seeds * self.config.env_steps
-
-    def cost(self, config: Config, trials: int) -> int:
-        """Environment steps of a group, at the most."""
-        return self.halving.cost(config, log_interval_of(config), trials, self.together, self.num_seeds)
-
-    def check_budget(self, budget: int, reserve: int) -> None:
-        least = self.cost(self.config, 1) + reserve
-        if budget < least:
-            each = f"{self.num_seeds} seeds x {self.config.env_steps:,} steps"
-            raise UsageError(
-                f"budget={budget:,} is below one trial ({each}) and the {reserve:,} steps that confirm the best: use "
-                f"at least {least:,}, fewer num_seeds or confirm_seeds, or shorter total_timesteps."
-            )
 
 
 @dataclass

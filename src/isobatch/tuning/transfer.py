@@ -1,38 +1,16 @@
-"""Small to large: a search at a cheap batch, its winner moved to another number of environments by rule."""
+"""Small to large: what became of the winner of a search at a cheap batch, moved to another number of environments."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from isobatch.formatting import by_magnitude, with_interval
-from isobatch.rescaling import MINIBATCH_COUNT, Rescaled, rescale
-from isobatch.settings.config import Config
+from isobatch.rescaling import Rescaled
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import difference
 from isobatch.tuning.directory import Confirmed
-from isobatch.tuning.ranges import Choice, SearchRange, config_of, shape_names
-
-
-@dataclass(frozen=True)
-class TransferTarget:
-    """Where the winner goes."""
-
-    num_envs: int
-    keep: str = MINIBATCH_COUNT  # as `rescale` has it
-
-    def of(self, config: Config) -> Rescaled:
-        return rescale(config, num_envs=self.num_envs, keep=self.keep)
-
-    def check(self, config: Config, ranges: Mapping[str, SearchRange]) -> None:
-        """Raise if a winner of some shape could not go there: before the search, not after it."""
-        names = shape_names(ranges)
-        values = [each.values for each in ranges.values() if isinstance(each, Choice) and each.name in names]
-        for combination in itertools.islice(itertools.product(*values), 1000):
-            self.of(config_of(config, dict(zip(names, combination, strict=True))))
 
 
 @dataclass(frozen=True)

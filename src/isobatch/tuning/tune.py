@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
 
 from isobatch.envs.registry import environment_of
 from isobatch.errors import RunError, check_keywords
 from isobatch.executors.interface import Executor
 from isobatch.executors.processes import LocalProcesses
 from isobatch.formatting import counted
-from isobatch.rescaling import MINIBATCH_COUNT, rescale
+from isobatch.rescaling import MINIBATCH_COUNT
 from isobatch.settings.config import Config
-from isobatch.settings.fields import COUNT
 from isobatch.settings.files import dump_settings
-from isobatch.settings.parsing import parse_value
 from isobatch.studies.result_files import write
 from isobatch.tuning.directory import BEST, Confirmed, Group, TuneDirectory
-from isobatch.tuning.ranges import chosen_ranges, config_of
+from isobatch.tuning.ranges import config_of
 from isobatch.tuning.report import write_page
-from isobatch.tuning.samplers import check_sampler, default_sampler
-from isobatch.tuning.search import DEFAULT_RUNS, PlanSizes, Search, SearchPlan, Watch, finalists
-from isobatch.tuning.transfer import TransferResult, TransferTarget
+from isobatch.tuning.search import Search, Watch, finalists
+from isobatch.tuning.search_plan import SearchPlan, SearchTask, TransferTarget, prepare
+from isobatch.tuning.transfer import TransferResult
 from isobatch.tuning.trials import ranked
 from isobatch.tuning.tuned import Finalist, Tuned
 
@@ -93,46 +89,6 @@ def tune(
     return run(task, Path(out), watch, executor or LocalProcesses())
 
 
-@dataclass(frozen=True)
-class SearchTask:
-    """What is to be done, checked."""
-
-    plan: SearchPlan
-    move: TransferTarget | None
-    budget: int  # environment steps
-    reserve: int  # those of them that confirm the best
-
-
-def prepare(
-    config: Config,
-    *,
-    budget: float | None = None,
-    search: Sequence[str] = (),
-    also: Sequence[str] = (),
-    given: Iterable[str] = (),
-    sampler: str | None = None,
-    at_num_envs: int | None = None,
-    for_num_envs: int | None = None,
-    keep: str = MINIBATCH_COUNT,
-    **numbers: Unpack[PlanSizes],
-) -> SearchTask:
-    """The arguments of `tune` as a task; raises where they make no sense. `numbers` are fields of `SearchPlan`."""
-    if sampler is not None:
-        check_sampler(sampler)
-    if at_num_envs is not None and at_num_envs != config.num_envs:
-        config = rescale(config, num_envs=at_num_envs, keep=keep).after
-    plan = SearchPlan(config, chosen_ranges(config, search, also, set(given)), sampler or default_sampler(), **numbers)
-    move = None if for_num_envs is None else TransferTarget(for_num_envs, keep)
-    reserve = plan.reserve
-    if move is not None:
-        move.check(config, plan.ranges)
-        reserve += plan.confirm_seeds * move.of(config).after.env_steps
-    steps = DEFAULT_RUNS * config.env_steps if budget is None else parse_value("budget", budget, int)
-    COUNT.check("budget", steps)
-    plan.check_budget(steps, reserve)
-    return SearchTask(plan, move, steps, reserve)
-
-
 def run(task: SearchTask, path: Path, watch: Watch, executor: Executor) -> Tuned:
     """Do it, or go on with it."""
     work = Search(task.plan, TuneDirectory(path), task.budget, task.reserve, executor, watch)
@@ -179,5 +135,5 @@ def finish(work: Search, move: TransferTarget | None) -> Tuned:
     )
     write(work.directory.path / BEST, dump_settings(tuned.settings))
     write_page(tuned, work.directory.curves())
-    work.watch("done", min(1.0, tuned.env_steps / tuned.budget), trials)
+    work.watch("finished", min(1.0, tuned.env_steps / tuned.budget), trials)
     return tuned

@@ -68,6 +68,12 @@ class Aggregations:
         )
 
     def interpret(self) -> Iterator[str]:
+        if self.unfinished:
+            yield (
+                f"{self.unfinished:,} of {self.unfinished + self.episodes:,} episodes did not end within "
+                f"{self.horizon:,} steps and are left out, so the compared ones are the shorter ones: a larger horizon "
+                "has more of them."
+            )
         variation = self.factor_variation.value
         if variation == 0:
             yield "All episodes are equally long: the aggregations differ by constant factors only."

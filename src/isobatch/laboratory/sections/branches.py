@@ -26,6 +26,7 @@ from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.sections.plotting import TEXT_SIZE, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
+from isobatch.settings.schedules import falling_ranges
 from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.bootstrap import Estimate, of_resamples
 from isobatch.statistics.lossless import CriticalSize, critical_size
@@ -76,6 +77,7 @@ class Branches:
     stopped_schedule: str  # of the learning rate, if there is one
     left_out: tuple[str, ...]
     rows: tuple[BranchRow, ...]
+    stopped_ranges: tuple[str, ...] = ()  # of clipping, that the run changes
 
     @classmethod
     def measure(cls, subject: Subject, watch: Watch) -> Self:
@@ -114,6 +116,7 @@ class Branches:
             stopped_schedule="" if config.lr_schedule == branching.base.lr_schedule else config.lr_schedule,
             left_out=branching.plan.left_out,
             rows=tuple(_rows(sizes, samples, played, judged, judged_at_end)),
+            stopped_ranges=tuple(falling_ranges(config)),
         )
 
     def interpret(self) -> Iterator[str]:
@@ -175,6 +178,8 @@ class Branches:
                 f"The learning rate stays in each branch what it was here (lr_schedule={self.stopped_schedule} does "
                 "not go on)."
             )
+        for name in self.stopped_ranges:
+            yield f"{name} stays in each branch what it was here (its linear schedule does not go on)."
         if self.whole_episodes:
             yield "Batches count what is collected: whole episodes (complete_episodes) use a part of it."
         elif not self.settled:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 import jax
 
 from isobatch.errors import RunError, first_line
+from isobatch.executors.signals import ENDING
 
 BEAT = 1.0  # seconds between two signs of life
 SILENCE = 30.0  # seconds without one, after which a process is given up
@@ -88,7 +89,7 @@ def environment() -> dict[str, str]:
 
 def serve(descriptor: int) -> None:
     """Answer what comes through a socket until it is closed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # which all processes may get, for the one that learns
+    for number in ENDING:  # which all processes may get, for the one that learns
         signal.signal(number, signal.SIG_IGN)
     connection, lock = Connection(descriptor), threading.Lock()
 
