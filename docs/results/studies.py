@@ -129,7 +129,8 @@ def add(name: str, out: Path) -> None:
     if not missing:
         return
     part = dataclasses.replace(study, grid=lambda scale: Grid([*again, *missing], grid.num_seeds), laboratory=nothing)
-    new = run_study(part, scale, out / f"study-{name}-{scale}-added").rows()
+    folder = out / f"study-{name}-{scale}-added"
+    new = run_study(part, scale, folder).rows()
     repeated = {place({"env": cell.config.env} | cell.factors) for cell in again}
     sentences = []
     for column, score in MEASURES.items() if again else ():
@@ -145,7 +146,7 @@ def add(name: str, out: Path) -> None:
     where = ", ".join(bare_id(env) for env in dict.fromkeys(row["env"] for row in added))
     note = (
         f"{ADDED} ({names}, on {where}) were trained later than the rest, by `python docs/results/studies.py --add "
-        f"--only {name}`."
+        f"--only {name}`. They took {minutes_of(folder)} minutes more."
     )
     if again:
         note += (
@@ -157,6 +158,12 @@ def add(name: str, out: Path) -> None:
     page.write_text(
         re.sub(rf"({BEGIN}\n.*?\n\n)", lambda found: f"{found[1]}{note}\n", before, count=1, flags=re.DOTALL)
     )
+
+
+def minutes_of(folder: Path) -> int:
+    """Of training and compilation, in a folder of a study."""
+    with (folder / "timing.csv").open(newline="") as file:
+        return max(1, round(sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60))
 
 
 def nothing(scale: str) -> list[Measurement]:
@@ -210,12 +217,10 @@ def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
 
 
 def measured(name: str, path: Path, report: dict[str, Any]) -> str:
-    with (path / "timing.csv").open(newline="") as file:
-        minutes = sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
     all_envs = study_of(name).grid(report["scale"]).sizes()["environments"]
     some = "" if report["environments"] == all_envs else f" --envs {','.join(report['environments'])}"
-    time = "" if name in BUSY else f", {minutes:.0f} minutes of training and compilation on 2 cores"
+    time = "" if name in BUSY else f", {minutes_of(path)} minutes of training and compilation on 2 cores"
     head = (
         f"`isobatch study run {name} --scale {report['scale']}{some}`: {report['cells']} settings x {report['seeds']} "
         f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{time}. Every setting and score: "

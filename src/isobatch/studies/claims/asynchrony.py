@@ -92,4 +92,6 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "Rollouts that wait in a queue show what those of asynchronous actors of the same lag do (figure 1's method)."
-STUDY = Study("asynchrony", CLAIM, grid, verdict, pictures="treatment", everywhere={"lag": 0}, ranges=RANGES, minutes=8)
+STUDY = Study(
+    "asynchrony", CLAIM, grid, verdict, pictures="treatment", everywhere={"lag": 0}, ranges=RANGES, minutes=32
+)
