@@ -149,13 +149,13 @@ def board(ranges: Iterable[str], quiet: bool) -> Iterator[Watch]:
     def line(label: str, share: float, trials: Sequence[Trial]) -> None:
         done = f"; {counted(len(trials), 'trial')} done" if trials else ""
         best = f", best return {score_text(ranked(trials)[0])}" if trials else ""
-        show(f"{math.floor(100 * share):3d} %  {label}{done}{best}", label not in labels)
+        say(f"{math.floor(100 * share):3d} %  {label}{done}{best}", label not in labels)
         labels.add(label)
 
     if quiet:
         yield lambda label, share, trials: None
     elif not console.err.is_terminal:
-        with console.progress_lines() as show:
+        with console.progress_lines() as say:
             yield line
     else:
         with Live(console=console.err, transient=True, refresh_per_second=4) as live:

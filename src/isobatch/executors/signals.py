@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 
-SIGHUP = getattr(signal, "SIGHUP", None)  # not every system has it
-ENDING = tuple(number for number in (signal.SIGINT, signal.SIGTERM, SIGHUP) if number is not None)
+SIGHUP: list[signal.Signals] = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # not every system has it
+ENDING = (signal.SIGINT, signal.SIGTERM, *SIGHUP)
 
 
 def beside_ctrl_c() -> list[signal.Signals]:
     """SIGTERM, which `timeout`, batch systems and containers send, and SIGHUP, which comes when a terminal is closed,
     unless it is ignored, as by `nohup`."""
-    closed = SIGHUP is not None and signal.getsignal(SIGHUP) != signal.SIG_IGN
-    return [signal.SIGTERM, SIGHUP] if closed else [signal.SIGTERM]
+    return [signal.SIGTERM, *(number for number in SIGHUP if signal.getsignal(number) != signal.SIG_IGN)]
