@@ -183,7 +183,7 @@ def test_rows_of_an_annealed_learning_rate_are_left_out() -> None:
 
 def test_rows_of_a_clip_range_that_has_fallen_are_left_out() -> None:
     """A range that has fallen to zero clips everything; that is no reason to lower the learning rate."""
-    metrics = table(clip=[0.05] * 10 + [0.9] * 10) | {CLIP_EPS: [0.2 * (1 - k / 20) for k in range(20)]}
+    metrics = table(clip=[0.05] * 11 + [0.9] * 9) | {CLIP_EPS: [0.2 * (1 - k / 20) for k in range(20)]}
     assert found(metrics, ONE, "clip-fraction").status == "warn"
     assert found(metrics, ONE.replace(clip_schedule="linear"), "clip-fraction").status == "pass"
 

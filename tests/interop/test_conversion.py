@@ -95,6 +95,13 @@ def test_a_clip_range_that_falls_is_written_or_listed(name: str) -> None:
     assert said[name]() if name in said else answer.consequences["clip_schedule"] == listed
 
 
+def test_another_schedule_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"clip_range='cos_0.2' is no schedule that is known: use a number, or lin_0.2"
+    ):
+        zoo("n_envs: 8\nn_steps: 8\nbatch_size: 64\nclip_range: cos_0.2\n")
+
+
 @pytest.mark.parametrize("rms", [True, False])
 def test_a2c_has_the_optimizer_of_stable_baselines(rms: bool) -> None:
     sb3 = pytest.importorskip("stable_baselines3")

@@ -461,3 +461,30 @@ def test_a_setting_that_would_stand_under_a_number_is_refused_in_a_sentence() ->
         there.write(there.config.replace(gamma=0.5))
     with pytest.raises(UsageError, match="train=5 stands in no section"):
         interop.library("pufferlib").form.render({"train": 5}, None)
+
+
+ZOO_WITH_SHARED = """
+default: {n_timesteps: 1000000, policy: MlpPolicy}
+atari: {policy: CnnPolicy, n_envs: 8, n_steps: 128, batch_size: 256, clip_range: lin_0.1}  # for all games
+Walker2d-v4: {n_envs: 2, n_steps: 512, batch_size: 64, policy: MlpPolicy}
+"""
+
+
+def test_environments_without_an_entry_take_the_zoos_shared_ones() -> None:
+    """As rl-zoo3 does; whose settings they are is said, and the file changes there."""
+    for env in ("BreakoutNoFrameskip-v4", "ALE/Breakout-v5"):
+        game = interop.read(ZOO, ZOO_WITH_SHARED, env=env)
+        assert (game.config.env, game.config.num_steps, game.config.clip_schedule) == (env, 128, "linear")
+        assert game.remarks[0].startswith(f"{env} has no settings of its own in the file: it takes those of 'atari'")
+        changed = game.text(rescale(game.config, num_envs=4, keep="iteration-batch").after)
+        assert changed == ZOO_WITH_SHARED.replace("8, n_steps: 128", "4, n_steps: 256")
+        assert interop.answer(game.config, game, ZOO).excerpt.startswith("atari:")
+    other = interop.read(ZOO, ZOO_WITH_SHARED, env="CartPole-v1")
+    assert (other.config.num_steps, other.config.total_timesteps) == (2048, 1_000_000)
+    assert "'default'" in other.remarks[0]
+    assert interop.read(ZOO, ZOO_WITH_SHARED, env="Walker2d-v4").remarks == []
+    with pytest.raises(UsageError, match=r"env='Walker2d-v5' is not in the file; did you mean Walker2d-v4"):
+        interop.read(ZOO, ZOO_WITH_SHARED, env="Walker2d-v5")
+    without = ZOO_WITH_SHARED.replace("atari:", "games:")
+    with pytest.raises(UsageError, match="env='PongNoFrameskip-v4' is not in the file"):
+        interop.read(ZOO, without, env="PongNoFrameskip-v4")

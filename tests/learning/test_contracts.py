@@ -130,6 +130,7 @@ def test_stale_runs_only_collect_at_first(algo: str) -> None:
 RUNS: dict[str, dict] = {
     "ppo": dict(
         env="Probe-Truncation", learning_rate=0.1, clip_value_loss=True, advantage_norm="ewma", normalize_rewards=True,
+        clip_schedule="linear", value_clip_schedule="linear",
     ),
     "loglinear": dict(proximal_policy="loglinear", learning_rate=0.1),
     "stale": dict(
@@ -137,13 +138,12 @@ RUNS: dict[str, dict] = {
         lr_schedule="adaptive", desired_kl=1.0, target_kl=10.0,
     ),
     "ppg": dict(algo="ppg", learning_rate=0.1),
-    "falling": dict(clip_schedule="linear", learning_rate=0.1),
     "sgd": dict(algo="a2c", aggregation="constant", optimizer="sgd"),
 }  # fmt: skip
 WHERE = {
     "loglinear_alpha": "loglinear", "importance_cap": "stale", "beta_prox": "stale", "kl_coef": "stale",
     "obs_clip": "stale", "desired_kl": "stale", "target_kl": "stale", "beta_clone": "ppg", "aux_learning_rate": "ppg",
-    "clip_eps_end": "falling", "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
+    "aggregation_horizon": "sgd", "max_grad_norm": "sgd",
 }  # fmt: skip
 OTHER_VALUE = {
     "learning_rate": 0.01, "beta1": 0.5, "beta2": 0.9, "optimizer_eps": 0.1, "max_grad_norm": 1e-6, "gamma": 0.5,

@@ -36,6 +36,10 @@ ATARI = re.compile(r"^ALE/|(NoFrameskip|Deterministic)-v\d+$")
 def _scheduled(name: str, value: object) -> tuple[float, bool]:
     if isinstance(value, str) and value.startswith(LINEAR):
         return parse_value(name, value.removeprefix(LINEAR), float), True
+    if isinstance(value, str) and value.partition("_")[0].isalpha():
+        raise UsageError(
+            f"{name}={value!r} is no schedule that is known: use a number, or {LINEAR}0.2 for a line to 0."
+        )
     return parse_value(name, value, float), False
 
 

@@ -47,6 +47,9 @@ def unsaid(after: Config, there: Config) -> SettingsByName:
     if bare_name(after.env) == bare_name(there.env):
         same.add("env")
     idle = idle_settings(there)
+    if "clip_eps_end" in idle:
+        same.add("clip_eps_end")  # ranges do not fall there, which is said of them
+    same |= {name for name in ("clip_schedule", "value_clip_schedule") if name in idle and ours[name] == "constant"}
     return {name: v for name, v in ours.items() if name not in same and (name in idle or v != theirs[name])}
 
 

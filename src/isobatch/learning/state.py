@@ -200,5 +200,5 @@ def learning_rate(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> 
 
 def hypers_at(config: Config, hypers: Hypers, iteration: Int[Array, ""]) -> Hypers:
     """The hyperparameters during an iteration: clip ranges that fall in a line are where they have come to."""
-    ranges = ranges_at(config, hypers, iteration / config.num_iterations)
+    ranges = ranges_at(config, hypers, iteration / config.num_iterations)  # type: ignore[arg-type]  # traced
     return dataclasses.replace(hypers, **ranges) if ranges else hypers

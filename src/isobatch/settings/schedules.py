@@ -4,7 +4,7 @@ and of the clip ranges, which may go in a line from one value to another."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from isobatch.errors import UsageError, near_matches
 
@@ -88,7 +88,7 @@ def falling_ranges(config: Config) -> list[str]:
     return [name for name, schedule in schedules.items() if schedule == LINEAR]
 
 
-def ranges_at(config: Config, hypers: Hypers, progress: Any) -> dict[str, Any]:
-    """Where these have come to: eps + progress (end - eps), of floats or of numbers that JAX traces."""
+def ranges_at(config: Config, hypers: Hypers, progress: float) -> dict[str, float]:
+    """Where these have come to, eps + progress (end - eps); hypers and progress may be numbers that JAX traces."""
     end = hypers.clip_eps_end
     return {name: end + (1 - progress) * (getattr(hypers, name) - end) for name in falling_ranges(config)}
