@@ -30,7 +30,9 @@ def test_training_with_settings_of_the_zoo(tmp_path: Path, capsys: pytest.Captur
     assert (config.num_envs, config.num_minibatches, config.lr_schedule) == (8, 8, "linear")
     assert (config.env_steps, config.hypers.vf_coef, config.advantage_norm) == (1024, 1.0, "minibatch")
     assert "total_timesteps 1,000 -> 1,024" in err
-    assert "without a counterpart here, so left out: clip_range" in err
+    assert (config.clip_schedule, config.hypers.clip_eps) == ("linear", 0.2)
+    assert "a linear clip range is one iteration further on there, by 1/2 = 50 % of its start" in " ".join(err.split())
+    assert "without a counterpart" not in err
 
 
 def test_training_flags_that_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
