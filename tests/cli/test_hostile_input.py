@@ -90,6 +90,7 @@ def test_files(text: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None
 
 LINES = {
     ("rescale", "--factor", "nan"): "factor=nan is not a target",
+    ("rescale", "--actors", "ray", "--factor", "2"): "actors='ray' says where and not how many: use ray:2.",
     ("rescale", "--factor", "1e309"): "factor=inf is not a target",
     ("rescale", "--to-num-envs", "9" * 5000): "to_num_envs='999",
     ("rescale", "--num-envs", "1e300", "--factor", "2"): "num_envs=1000",

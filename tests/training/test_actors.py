@@ -317,6 +317,14 @@ def test_options_of_actors_that_a_run_does_not_have(options: dict, words: str, t
     assert not (tmp_path / "run").exists()
 
 
+def test_where_actors_collect_is_not_said_of_a_run_by_turns(tmp_path: Path):
+    with pytest.raises(
+        ib.UsageError, match=r"actor_kind='thread'.*with max_lag=0 they take turns.*: use actors=2 alone"
+    ):
+        train(walk(actors=2, max_lag=0), run_dir=tmp_path / "run", **OPTIONS)
+    assert not (tmp_path / "run").exists()
+
+
 def test_environments_in_jax_have_no_actors():
     with pytest.raises(ib.UsageError, match=r"Probe-ActionObserved is compiled together with the learner.*staleness"):
         train(tiny("ppo", actors=2), **OPTIONS)

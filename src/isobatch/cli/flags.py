@@ -85,10 +85,13 @@ class ActorCount(int):
 
 
 def actor_count(text: str) -> ActorCount:
+    kinds = fields_of(Options)["actor_kind"].kind
+    if text in typing.get_args(kinds):
+        raise UsageError(f"actors={text!r} says where and not how many: use {text}:2.")
     kind, colon, number = text.rpartition(":")
     count = ActorCount(parse_value("actors", number, int))
     if colon:
-        count.kind = str(parse_value("actors", kind, fields_of(Options)["actor_kind"].kind))
+        count.kind = str(parse_value("actors", kind, kinds))
     return count
 
 

@@ -88,6 +88,11 @@ class Options:
     def check_actors(self, config: Config) -> None:
         """Raise where something is said about actors that this run does not have."""
         if self.actor_kind != "auto" and not config.lag_iterations:
+            if config.actors:
+                raise UsageError(
+                    f"actor_kind={self.actor_kind!r} says where actors collect meanwhile, and with max_lag=0 they take "
+                    f"turns with the learner in this process: use actors={config.actors} alone, or a larger max_lag."
+                )
             raise UsageError(
                 f"actor_kind={self.actor_kind!r} says where actors run, and this run has none that collect meanwhile: "
                 "use actors=2 and a max_lag, or leave it out."
