@@ -229,7 +229,7 @@ def test_batches_that_are_odd_or_of_one_step(tmp_path: Path) -> None:
     assert len(result.draw(tmp_path)) == 2
     assert result.sentences()[-1].startswith("A minibatch of 1 adds")
     changed = diagnose(run, small, changes={"num_minibatches": 5})[0]
-    assert [row.size for row in changed.get(Minibatches).rows if row.own] == [3]
+    assert [row.size for row in changed.get(Minibatches).rows if row.current] == [3]
 
 
 def test_how_to_go_on_is_quoted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

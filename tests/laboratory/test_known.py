@@ -40,11 +40,11 @@ def ends(value: float, low: float, high: float | None) -> dict[str, float | None
 def test_both_methods_in_order_of_training(run_dir: Path) -> None:
     """Rows of geometries: the run's own, else the rollout length that is nearest by its ratio. Null is no upper end."""
     rows = [
-        {"num_steps": 1, "own": False, "critical_batch": ends(1, 1, 1)},
-        {"num_steps": 8, "own": True, "critical_batch": ends(30, 20, 40)},
+        {"num_steps": 1, "current": False, "critical_batch": ends(1, 1, 1)},
+        {"num_steps": 8, "current": True, "critical_batch": ends(30, 20, 40)},
     ]
     write(run_dir, 12, "geometries", {"rows": rows})
-    others = [{"num_steps": steps, "own": False, "critical_batch": ends(steps, 1, None)} for steps in (1, 4, 32)]
+    others = [{"num_steps": steps, "current": False, "critical_batch": ends(steps, 1, None)} for steps in (1, 4, 32)]
     write(run_dir, 3, "geometries", {"rows": others})
     write(run_dir, 12, "branches", {"critical_batch": ends(64, 32, None), "noise_scale": ends(31, 21, 41)})
     assert critical_batches(run_dir) == [
@@ -79,7 +79,7 @@ def test_rescale_takes_what_was_measured(run_dir: Path, tmp_path: Path, capsys: 
     write_run(run, CONFIG)
     (run / "diagnosis").mkdir()
     words = ["rescale", "--to-num-envs", "8", "--json"]
-    rows = [{"num_steps": 8, "own": True, "critical_batch": ends(30.4, 20, 40)}]
+    rows = [{"num_steps": 8, "current": True, "critical_batch": ends(30.4, 20, 40)}]
     write(run, 9, "geometries", {"rows": rows})
 
     def given(*more: str) -> dict[str, Any]:

@@ -91,7 +91,13 @@ MEANS = CosineMeans(Estimate(0.1, 0.05, 0.15), sure(0.3))
 HISTOGRAM = Histogram((0.5, 0.5), MEANS)
 EXAMPLES: dict[str, Section] = {
     "geometries": geometries(
-        row(64, 16, 1.0, own=True, error_to_own=sure(1.0), effective_samples=UNKNOWN, measured_variance=sure(1.1)),
+        row(
+            *(64, 16, 1.0),
+            current=True,
+            error_to_current=sure(1.0),
+            effective_samples=UNKNOWN,
+            measured_variance=sure(1.1),
+        ),
         row(4, 256, 2.1, critical_batch=Estimate(math.nan), effective_samples=Estimate(900.0, 800.0, math.inf)),
     ),
     "lambdas": Lambdas(
@@ -164,7 +170,7 @@ def test_what_is_not_finite_is_null_and_null_is_not_known_or_without_bound() -> 
 
 
 def test_sentences_follow_the_numbers() -> None:
-    short, long = row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=Estimate(2.1, 1.8, 2.5), own=True)
+    short, long = row(64, 16, 1.0), row(4, 256, 2.1, error_to_best=Estimate(2.1, 1.8, 2.5), current=True)
     said = text(geometries(short, long))
     assert "64x16 has 2.1 times (1.8 to 2.5) lower gradient mean squared error than 4x256 (this run's)" in said
     assert "500 samples (400 to 600)" in said
@@ -243,7 +249,7 @@ def test_estimates_of_zero_and_without_a_value_make_sentences() -> None:
     """With few chains a variance can come out as 0: ratios to it are then unknown, and so are effective samples."""
     said = text(
         geometries(
-            row(64, 16, 0.0, error_to_best=UNKNOWN, own=True, effective_samples=UNKNOWN),
+            row(64, 16, 0.0, error_to_best=UNKNOWN, current=True, effective_samples=UNKNOWN),
             row(4, 256, 2.1, error_to_best=UNKNOWN, effective_samples=Estimate(100.0, 50.0, 200.0)),
         )
     )
@@ -251,9 +257,9 @@ def test_estimates_of_zero_and_without_a_value_make_sentences() -> None:
     assert "samples of 4x256 are worth 100 (50 to 200) independent ones; those of 64x16 more than can be told" in said
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_one_geometry_alone_is_not_compared(own: bool) -> None:
-    said = text(geometries(row(4, 256, 1.0, own=own)))
+@pytest.mark.parametrize("current", [False, True])
+def test_one_geometry_alone_is_not_compared(current: bool) -> None:
+    said = text(geometries(row(4, 256, 1.0, current=current)))
     assert "error" not in said
     assert "500 samples (400 to 600)" in said
 

@@ -82,7 +82,7 @@ def _nearest_row(rows: list[SettingsByName], num_steps: int) -> SettingsByName:
     """The run's own geometry, or the one whose rollouts are most like the run's: a noise scale depends on T."""
 
     def distance(row: SettingsByName) -> float:
-        return 0.0 if row["own"] else 1 + abs(math.log(parse_value("num_steps", row["num_steps"], int) / num_steps))
+        return 0.0 if row["current"] else 1 + abs(math.log(parse_value("num_steps", row["num_steps"], int) / num_steps))
 
     return min(rows, key=distance)
 

@@ -67,6 +67,6 @@ def errors_of(directory: RunDirectory) -> dict[int, float]:
             geometries = from_json(Geometries, json.loads(path.read_text())["result"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):  # of another version, or damaged
             continue
-        errors = {row.num_steps: row.error_to_own for row in geometries.rows}
+        errors = {row.num_steps: row.error_to_current for row in geometries.rows}
         return {steps: each.value for steps, each in errors.items() if each is not None and math.isfinite(each.value)}
     return {}

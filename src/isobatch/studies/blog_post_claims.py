@@ -49,7 +49,7 @@ def check_claims(measured: Measurements) -> list[Claim]:
     lags = correlations(measured.last)
     alone = measured.last.get(Lags).shares[0].estimate
     means = {lam: one.with_mean.means.mean for lam, one in cosines.items()}
-    ratio = rows["16x64"].variance_to_own  # of 16x64 to 4x256
+    ratio = rows["16x64"].variance_to_current  # of 16x64 to 4x256
     assert ratio is not None  # 4x256 is the run's own
     worth = rows["4x256"].effective_samples
     short, long = rows["64x16"].squared_bias, rows["4x256"].squared_bias

@@ -50,9 +50,9 @@ class GeometryRow(Point):
     other_resets_variance: Estimate  # if environments were reset in the other arrangement, together or staggered
     error_to_best: Estimate  # ratio to the lowest error
     seconds_per_batch: float  # to collect it, and one gradient
-    own: bool = False  # whether it is the run's
-    error_to_own: Estimate | None = None  # ratios to the run's
-    variance_to_own: Estimate | None = None
+    current: bool = False  # whether it is the run's
+    error_to_current: Estimate | None = None  # ratios to the run's
+    variance_to_current: Estimate | None = None
     measured_variance: Estimate | None = None  # directly, on whole batches
 
     def error_in_equal_time(self, best: GeometryRow) -> float:
@@ -100,7 +100,7 @@ class Geometries:
     @property
     def run_row(self) -> GeometryRow | None:
         """The run's, where it is among them."""
-        return next((row for row in self.rows if row.own), None)
+        return next((row for row in self.rows if row.current), None)
 
     def interpret(self) -> Iterator[str]:
         if self.complete_episodes:
@@ -269,7 +269,7 @@ class Geometries:
             axes.tick_params(axis="x", which="minor", bottom=False)
             axes.set_xlabel("environments x steps (bold: this run's)" if self.run_row else "environments x steps")
             for row, label in zip(self.rows, axes.get_xticklabels(), strict=True):
-                label.set(fontweight="bold" if row.own else "normal", ha="right", rotation_mode="anchor")
+                label.set(fontweight="bold" if row.current else "normal", ha="right", rotation_mode="anchor")
         note = dict(title=INTERVALS, title_fontsize=TEXT_SIZE)
         figure.legend(loc="outside lower center", ncols=5, fontsize=TEXT_SIZE, frameon=False, **note)
         plain_numbers(middle)
@@ -298,9 +298,9 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
             other_resets_variance=positive_part(other.variance),
             error_to_best=ratio_of(point.error, best.error),
             seconds_per_batch=subject.source.seconds(n, t) + gradient,
-            own=point is of_the_run,
-            error_to_own=None if of_the_run is None else ratio_of(point.error, of_the_run.error),
-            variance_to_own=None if of_the_run is None else ratio_of(point.variance, of_the_run.variance),
+            current=point is of_the_run,
+            error_to_current=None if of_the_run is None else ratio_of(point.error, of_the_run.error),
+            variance_to_current=None if of_the_run is None else ratio_of(point.variance, of_the_run.variance),
             measured_variance=direct_variance(subject.batch_products(n, t, 1)) if (n, t) in directly else None,
         )
         watch(0.6 + 0.4 * (i + 1) / len(points))

@@ -27,7 +27,7 @@ class MinibatchRow:
     size: int
     added: Estimate  # variance, by shuffled samples
     squared_batch_gradient: Estimate
-    own: bool  # whether it is the run's
+    current: bool  # whether it is the run's
     added_by_rows: Estimate | None = None  # by whole environment rows, where so many samples are some
 
 
@@ -59,7 +59,7 @@ class Minibatches:
         return cls(n, t, count, tuple(rows))
 
     def interpret(self) -> Iterator[str]:
-        row = next((row for row in self.rows if row.own and row.added.value > 0), self.rows[0])
+        row = next((row for row in self.rows if row.current and row.added.value > 0), self.rows[0])
         squared = row.squared_batch_gradient.value
         if squared > 0:
             yield (
