@@ -54,6 +54,15 @@ def test_cleanrls_settings_for_mujoco():
     assert config.normalize_rewards
 
 
+def test_purejaxrls_settings_for_minatar():
+    config = ib.preset("minatar-ppo", env="SpaceInvaders-MinAtar")
+    assert (config.num_envs, config.num_steps, config.num_minibatches, config.update_epochs) == (64, 128, 8, 4)
+    assert (config.hypers.learning_rate, config.hypers.ent_coef, config.lr_schedule) == (5e-3, 0.01, "linear")
+    assert (config.arrangement, config.encoder) == ("dual", "mlp")
+    assert (config.hidden_sizes, config.activation) == ((64, 64), "relu")
+    assert config.num_iterations == 1_220  # PureJaxRL: TOTAL_TIMESTEPS // NUM_STEPS // NUM_ENVS
+
+
 def test_an_evaluation_plays_whole_games_for_their_own_rewards():
     config = ib.preset("atari-ppo", env_kwargs={"episodic_life": True, "reward_clip": True, "stack_num": 2})
     assert as_played(config).to_dict()["env_kwargs"] == {"stack_num": 2}

@@ -122,6 +122,13 @@ MUJOCO: SettingsByName = dict(
     normalize_observations=True, obs_clip=10.0, normalize_rewards=True, reward_norm_gamma=0.99, reward_clip=10.0,
     arrangement="dual", hidden_sizes=(64, 64), activation="tanh",
 )  # fmt: skip
+# PureJaxRL, examples/brax_minatar.ipynb, "briefly tuned" there for gymnax's MinAtar; a script of CleanRL's kind.
+MINATAR: SettingsByName = dict(
+    num_envs=64, num_steps=128, num_minibatches=8, update_epochs=4, total_timesteps=10_000_000, learning_rate=5e-3,
+    lr_schedule="linear", optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.2, clip_value_loss=True,
+    value_clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, max_grad_norm=0.5, advantage_norm="minibatch",
+    arrangement="dual", encoder="mlp", hidden_sizes=(64, 64), activation="relu",
+)  # fmt: skip
 
 HILTON = "Hilton, Cobbe, Schulman 2021"
 PUBLISHED = {
@@ -131,6 +138,7 @@ PUBLISHED = {
     "procgen-ppg-ewma": PublishedSettings("ppg-ewma", "envpool/CoinrunHard-v0", PROCGEN_PHASES, HILTON),
     "atari-ppo": PublishedSettings("ppo", "envpool/Breakout-v5", ATARI, "CleanRL, ppo_atari_envpool.py"),
     "mujoco-ppo": PublishedSettings("ppo", "envpool/HalfCheetah-v4", MUJOCO, "CleanRL, ppo_continuous_action.py"),
+    "minatar-ppo": PublishedSettings("ppo", "Breakout-MinAtar", MINATAR, "PureJaxRL, brax_minatar.ipynb"),
 }
 STALE_OBJECTIVES = ("recent", "decoupled", "behavior")
 

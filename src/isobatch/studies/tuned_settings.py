@@ -12,7 +12,7 @@ from isobatch.interop.library import from_settings
 from isobatch.interop.stable_baselines3 import LIBRARY as SB3
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import MUJOCO, preset
+from isobatch.settings.presets import MINATAR, MUJOCO, preset
 
 ZOO, CLEANRL, PUREJAXRL = "rl-zoo3", "CleanRL", "PureJaxRL"
 
@@ -67,14 +67,6 @@ ZOO_SETTINGS: dict[str, SettingsByName] = {
         normalize=True, gamma=0.9999, n_envs=4, n_steps=1024, batch_size=256, learning_rate=6e-4, gae_lambda=0.98
     ),
 }  # fmt: skip
-# PureJaxRL, examples/brax_minatar.ipynb, "briefly tuned" there for gymnax's MinAtar; a script of CleanRL's kind.
-MINATAR: SettingsByName = dict(
-    num_envs=64, num_steps=128, num_minibatches=8, update_epochs=4, learning_rate=5e-3, lr_schedule="linear",
-    optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.2, clip_value_loss=True, value_clip_eps=0.2,
-    ent_coef=0.01, vf_coef=0.5, max_grad_norm=0.5, advantage_norm="minibatch", arrangement="dual", encoder="mlp",
-    hidden_sizes=(64, 64), activation="relu",
-)  # fmt: skip
-
 # At laptop scale CartPole and Pendulum have the length they were tuned for, the others a half to a fortieth of it.
 ENTRIES = (
     TunedSettings("CartPole-v1", ZOO, ZOO_SETTINGS["CartPole-v1"], dict(quick=40_960, laptop=102_400, paper=102_400)),
@@ -86,6 +78,6 @@ ENTRIES = (
     TunedSettings("envpool/HalfCheetah-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
     TunedSettings("Breakout-MinAtar", PUREJAXRL, MINATAR, dict(laptop=262_144, paper=10_092_544)),
     TunedSettings("envpool/Swimmer-v4", ZOO, ZOO_SETTINGS["Swimmer-v4"], dict(paper=1_048_576)),
-    TunedSettings("envpool/Walker2d-v4", CLEANRL, MUJOCO, dict(paper=1_015_808)),
+    TunedSettings("envpool/Walker2d-v4", CLEANRL, MUJOCO, dict(laptop=131_072, paper=1_015_808)),
     TunedSettings("envpool/BipedalWalker-v3", ZOO, ZOO_SETTINGS["BipedalWalker-v3"], dict(paper=5_242_880)),
 )
