@@ -53,14 +53,14 @@ WITH_JAX, OUTSIDE = Effort(18, 2, 12, 4, 30), Effort(12, 1, 1, 3, 20)
 NORMALIZED: SettingsByName = dict(normalize_observations=True, normalize_rewards=True)
 IMAGES: SettingsByName = dict(arrangement="dual", encoder="mlp", hidden_sizes=(64, 64), activation="relu")
 TASKS = {
-    "CartPole-v1": Task(300_000, {}, WITH_JAX),
-    "Acrobot-v1": Task(200_000, NORMALIZED, WITH_JAX),
-    "Pendulum-v1": Task(300_000, dict(normalize_rewards=True, gamma=0.9), WITH_JAX),
-    "Breakout-MinAtar": Task(300_000, IMAGES, WITH_JAX),
-    "SpaceInvaders-MinAtar": Task(300_000, IMAGES, WITH_JAX),
-    "envpool/LunarLander-v3": Task(200_000, dict(normalize_rewards=True), OUTSIDE),
-    "envpool/HalfCheetah-v4": Task(150_000, NORMALIZED, OUTSIDE),
-    "envpool/Hopper-v4": Task(150_000, NORMALIZED, OUTSIDE),
+    "CartPole-v1": Task(200_000, {}, WITH_JAX),
+    "Acrobot-v1": Task(150_000, NORMALIZED, WITH_JAX),
+    "Pendulum-v1": Task(200_000, dict(normalize_rewards=True, gamma=0.9), WITH_JAX),
+    "Breakout-MinAtar": Task(250_000, IMAGES, WITH_JAX),
+    "SpaceInvaders-MinAtar": Task(250_000, IMAGES, WITH_JAX),
+    "envpool/LunarLander-v3": Task(150_000, dict(normalize_rewards=True), OUTSIDE),
+    "envpool/HalfCheetah-v4": Task(120_000, NORMALIZED, OUTSIDE),
+    "envpool/Hopper-v4": Task(120_000, NORMALIZED, OUTSIDE),
 }
 COMMON: SettingsByName = dict(update_epochs=1, lr_schedule="constant", ent_coef=0.01, learning_rate=1e-3)
 SMALL: SettingsByName = COMMON | dict(num_envs=16, num_steps=64, num_minibatches=16)
