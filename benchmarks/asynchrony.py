@@ -25,8 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -394,31 +393,11 @@ def bound(scratch: Path, args: argparse.Namespace) -> Iterator[str]:
             part()
         spent.append((20 * (time.perf_counter() - clock), 20 * (time.process_time() - used)))
         yield f"| {name} | {spent[-1][0]:.1f} | {spent[-1][1]:.1f} |"
-    together = at_once(rollout, update)
-    for name, wall in zip(("the rollout", "the update"), together, strict=True):
-        yield f"| {name}, while the other goes on | {wall:.1f} |  |"
     turns, best = sum(wall for wall, _ in spent), max(spent[1][0], sum(used for _, used in spent) / 2)
     yield ""
     speeds = f"{8192 / turns:,.0f} thousand steps a second; at once on two cores at most {8192 / best:,.0f} thousand"
-    yield (
-        f"By turns {speeds}, {turns / best:.2f} times as many. What one slows the other (caches, memory, processors of "
-        f"one core) leaves {8192 / max(together):,.0f} thousand, {turns / max(together):.2f} times as many."
-    )
+    yield f"By turns {speeds}, {turns / best:.2f} times as many."
     backend.close()
-
-
-def at_once(*parts: Callable[[], object], seconds: float = 3.0) -> list[float]:
-    """Milliseconds of each part while the others are repeated in threads of their own."""
-
-    def repeat(part: Callable[[], object]) -> float:
-        start, count = time.perf_counter(), 0
-        while time.perf_counter() < start + seconds:
-            part()
-            count += 1
-        return 1000 * (time.perf_counter() - start) / count
-
-    with ThreadPoolExecutor(len(parts)) as threads:
-        return list(threads.map(repeat, parts))
 
 
 PARTS = {

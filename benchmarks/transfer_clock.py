@@ -24,6 +24,7 @@ import jax
 
 from isobatch.settings.config import Config
 from isobatch.studies.claims.transfer import WAYS, grid
+from isobatch.studies.grid import Cell
 from isobatch.studies.kept_returns import BASE, times_text
 from isobatch.training.devices import use_cores
 from isobatch.training.program import MAX_ROWS, Supervision
@@ -63,7 +64,7 @@ def measure(env: str, seconds: float) -> None:
         if not known and not file.tell():
             out.writerow(COLUMNS)
         for cell in cells:
-            config, way, times = cell.config, cell.factors["way"], float(cell.factors["times"])
+            config, (_, way, times) = cell.config, key_of(cell)
             if (env, way, times) not in known:
                 # Long enough for every row that is measured; the length of a run decides no shape.
                 longer = config.replace(total_timesteps=(MAX_ROWS + 2) * config.geometry.iteration_batch)
@@ -74,6 +75,10 @@ def measure(env: str, seconds: float) -> None:
                 out.writerow((env, way, times, *sizes, round(measured[program], 1)))
                 file.flush()
                 print(f"{env}, {way}, {times_text(times)} times: {measured[program]:,.0f} steps/s", flush=True)
+
+
+def key_of(cell: Cell) -> tuple[str, str, float]:
+    return cell.config.env, str(cell.factors["way"]), float(cell.factors["times"])
 
 
 def speeds_in(file: Path) -> Speeds:
@@ -118,18 +123,25 @@ def page(speeds: Speeds) -> str:
             if (env, next(iter(WAYS)), times) in spent:
                 each = " | ".join(f"{spent[env, way, times]:.2f}" for way in WAYS)
                 lines.append(f"| {env} | {times_text(times)} times | {each} | {speeds[env, BASE, 1.0]:,.0f} |")
+    study = grid("laptop")
+    hours = study.num_seeds * sum(cell.config.env_steps / speeds[key_of(cell)] for cell in study.cells) / 3600
+    lines += [
+        "",
+        f"All {len(study.cells)} settings, {study.num_seeds} seeds, one run after the other: {hours:.1f} hours.",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="cells of this environment alone")
+    parser.add_argument("--only", help="cells of this environment alone, without a page")
     parser.add_argument("--seconds", type=float, default=2.0, help="that a cell is measured for")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     args = parser.parse_args()
     if args.only:
         measure(args.only, args.seconds)
-    elif not args.page:
+        return 0
+    if not args.page:
         for env in dict.fromkeys(cell.config.env for cell in grid("laptop").cells):
             words = [sys.executable, __file__, "--only", env, "--seconds", str(args.seconds)]
             subprocess.run(words, check=True)
