@@ -57,10 +57,11 @@ PICTURES = {  # of each study, those that its page shows; `averages` are in the 
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
     "transfer": ["kept", "kept-by-task"],
     "newer-rules": ["averages", "scores"],
+    "explain": ["curves-stale-data", "curves-no-Adam-rule"],
 }
 SCALES = {"sgd-rule": "quick"}
 ADDED = "Settings that were added"
-BUSY = ("newer-rules", "transfer")  # trained while the machine had other work: no time is stated
+BUSY = ("newer-rules", "transfer", "explain")  # trained while the machine had other work: no time is stated
 WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
 
 
