@@ -8,15 +8,12 @@ of Adam's steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.settings.presets import with_stale_objective
 from isobatch.statistics.aggregates import contrast
-from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies.base_settings import SEEDS, base
 from isobatch.studies.claims.staleness import SIZES
 from isobatch.studies.grid import Cell, Grid, Row, Study
@@ -87,44 +84,57 @@ def rule_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    """What a harm costs with each change, and how much less than with none."""
+    """What a harm costs, and what each change does to the runs that have it and to those that have not."""
     sentences, short = [], []
     for question in levels(rows, "question"):
-        of_question = select(rows, question=question)
+        of_question, name = select(rows, question=question), question[0].upper() + question[1:]
+        changes = levels(of_question, "change")
         for column, score in MEASURES.items():
-            costs = {change: cost(of_question, change, column) for change in levels(of_question, "change")}
-            sentences.append(
-                f"{question.capitalize()}, cost in normalized {score}: "
-                + ", ".join(f"{change} {estimate_text(estimate)}" for change, estimate in costs.items())
-                + "."
+            costs = ", ".join(
+                f"{change} {estimate_text(contrast(cost_terms(of_question, change, column))[0])}" for change in changes
             )
-            for change in levels(of_question, "change")[1:]:
-                terms = [*cost_terms(of_question, AS_IT_IS, column), *cost_terms(of_question, change, column, -1.0)]
-                less = contrast(terms)[0]
-                sign = "explains it in part" if less.low > 0 else "makes it worse" if less.high < 0 else ""
-                meaning = sign or f"cannot be told to matter, {would_tell(terms)}"
-                sentences.append(
-                    f"{question.capitalize()}, {change}: takes {estimate_text(less)} of the cost in normalized {score} "
-                    f"away, which {meaning}."
-                )
-        costs = {change: cost(of_question, change, MEAN) for change in levels(of_question, "change")}
-        least = min(costs, key=lambda change: costs[change].value)
+            sentences.append(f"{name}, what it costs in normalized {score}: {costs}.")
+            sentences += [f"{name}, {change}: {effect(of_question, change, column, score)}." for change in changes[1:]]
+        whole = contrast(cost_terms(of_question, AS_IT_IS, MEAN))[0]
+        gains = {change: contrast(gain_terms(of_question, change, MEAN, "with"))[0] for change in changes[1:]}
+        most = max(gains, key=lambda change: gains[change].value)
         short.append(
-            f"{question} costs {estimate_text(costs[AS_IT_IS])}, and least with {least}: {estimate_text(costs[least])}"
+            f"{question} costs {estimate_text(whole)}, and {most} gives most of it back, {estimate_text(gains[most])}"
         )
     return [f"In short, in normalized return over the run: {'; '.join(short)}.", *sentences]
 
 
-def cost(rows: list[Row], change: str, column: str) -> Estimate:
-    return contrast(cost_terms(rows, change, column))[0]
+def effect(rows: list[Row], change: str, column: str, score: str) -> str:
+    """Of a change. It explains a harm if it helps the runs that have it, and those more than the others."""
+    harmed, other = (contrast(gain_terms(rows, change, column, harm))[0] for harm in ("with", "without"))
+    terms = [*gain_terms(rows, change, column, "with"), *gain_terms(rows, change, column, "without", -1.0)]
+    more = contrast(terms)[0]
+    if more.low > 0:
+        meaning = "explains it in part" if harmed.low > 0 else "only spoils the others, and explains nothing"
+    elif more.high < 0:
+        meaning = "makes it worse"
+    else:
+        meaning = f"cannot be told to matter, {would_tell(terms)}"
+    return (
+        f"runs with the harm gain {estimate_text(harmed)} in normalized {score}, those without it "
+        f"{estimate_text(other)}, which {meaning}"
+    )
 
 
-def cost_terms(rows: list[Row], change: str, column: str, sign: float = 1.0) -> list[tuple[float, np.ndarray]]:
+def cost_terms(rows: list[Row], change: str, column: str) -> list[tuple[float, np.ndarray]]:
     """Without the harm minus with it, as `contrast` takes it."""
-    by_harm: Mapping[str, dict[str, np.ndarray]] = {
-        harm: scores(rows, column, change=change, harm=harm) for harm in ("without", "with")
-    }
-    return [(sign, by_harm["without"][ENV]), (-sign, by_harm["with"][ENV])]
+    return [(sign, returns(rows, change, column, harm)) for sign, harm in ((1.0, "without"), (-1.0, "with"))]
+
+
+def gain_terms(
+    rows: list[Row], change: str, column: str, harm: str, sign: float = 1.0
+) -> list[tuple[float, np.ndarray]]:
+    """With the change minus without it."""
+    return [(sign, returns(rows, change, column, harm)), (-sign, returns(rows, AS_IT_IS, column, harm))]
+
+
+def returns(rows: list[Row], change: str, column: str, harm: str) -> np.ndarray:
+    return scores(rows, column, change=change, harm=harm)[ENV]
 
 
 CLAIM = "What makes Pendulum collapse on stale data, and at the smallest batch without Adam's rule?"
