@@ -100,11 +100,12 @@ def draw_curves(rows: list[Row], curves: dict[str, Table], labels: dict[str, str
             table = curves.get(row["cell"])
             if table is None or not len(table["seed"]):
                 continue
-            color = COLORS[variants.index(labels[row["cell"]]) % len(COLORS)]
+            again, place = divmod(variants.index(labels[row["cell"]]), len(COLORS))
+            color, line = COLORS[place], ("-", "--", ":")[min(again, 2)]  # where there are more lines than colors
             x, lines = seed_lines(table, RETURN)
             known = ~np.all(np.isnan(lines), axis=0)
             mean, std = np.nanmean(lines[:, known], axis=0), np.nanstd(lines[:, known], axis=0)
-            axes.plot(x[known], mean, color=color, linewidth=1.8, label=labels[row["cell"]])
+            axes.plot(x[known], mean, line, color=color, linewidth=1.8, label=labels[row["cell"]])
             axes.fill_between(x[known], *band(env, mean, std), color=color, alpha=0.15, linewidth=0)
         axes.set(xlabel="environment steps", ylabel="episodic return")
         axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
