@@ -95,7 +95,7 @@ def test_a_verdict_ranks_the_ways() -> None:
     assert short.startswith(
         "In short, final return kept with fewer environments (1/16 and 1/4 times, mean over 6 tasks) "
     )
-    assert "4 and 16 times, mean over 8 tasks) keep N x T 18" in short.replace("17", "18")
+    assert "4 and 16 times, mean over 9 tasks) keep N x T 18" in short.replace("17", "18")
     assert short.index(KEEP) < min(short.index(way) for way in WAYS if way != KEEP)
     assert any(line.startswith("envpool/Hopper-v4, base 1.0, final return kept at 4 / 16 times: ") for line in found)
     assert any("keep N x T minus unchanged" in line and "which is above 0" in line for line in found)
@@ -119,7 +119,7 @@ def test_pictures_have_a_line_for_each_way() -> None:
     from matplotlib import pyplot
 
     rows = made_up("transfer")
-    for figure, panels in ((draw_kept(rows), 2), (draw_kept_by_task(rows), 8)):
+    for figure, panels in ((draw_kept(rows), 2), (draw_kept_by_task(rows), 9)):
         drawn = [axes for axes in figure.axes if axes.get_lines()]
         assert len(drawn) == panels
         assert {text.get_text() for text in figure.legends[0].get_texts()} == set(WAYS)
