@@ -147,7 +147,7 @@ def add(name: str, out: Path) -> None:
     where = ", ".join(bare_id(env) for env in dict.fromkeys(row["env"] for row in added))
     note = (
         f"{ADDED} ({names}, on {where}) were trained later than the rest, by `python docs/results/studies.py --add "
-        f"--only {name}`. They took {minutes_of(folder)} minutes more."
+        f"--only {name}`.{'' if name in BUSY else f' They took {minutes_of(folder)} minutes more.'}"
     )
     if again:
         note += (
