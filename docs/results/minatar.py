@@ -76,7 +76,9 @@ def write_page(out: Path) -> None:
     table = ["| game | steps per seed | returns of the seeds | mean | published | of it | where |"]
     table += ["|---|---:|---:|---:|---:|---:|---|", *(lines[game] for game in GAMES if game in lines)]
     pictures = [f"![Learning curves on {game}](minatar-{game}.png)" for game in GAMES if game in lines]
-    PAGE.write_text("\n".join([before + BEGIN, *table, "", *pictures, END + after]))
+    missing = [game for game in GAMES if game not in lines]
+    left = ["", f"Not trained yet: {', '.join(missing)}."] if missing else []
+    PAGE.write_text("\n".join([before + BEGIN, *table, *left, "", *pictures, END + after]))
 
 
 def line_of(game: str, result: dict) -> str:
