@@ -98,9 +98,8 @@ def verdict(rows: list[Row]) -> list[str]:
         whole = contrast(cost_terms(of_question, AS_IT_IS, MEAN))[0]
         gains = {change: contrast(gain_terms(of_question, change, MEAN, "with"))[0] for change in changes[1:]}
         most = max(gains, key=lambda change: gains[change].value)
-        short.append(
-            f"{question} costs {estimate_text(whole)}, and {most} gives most of it back, {estimate_text(gains[most])}"
-        )
+        gain = estimate_text(gains[most])
+        short.append(f"{question} costs {estimate_text(whole)}, and runs with it gain most from {most}, {gain}")
     return [f"In short, in normalized return over the run: {'; '.join(short)}.", *sentences]
 
 
