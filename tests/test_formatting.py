@@ -6,7 +6,17 @@ import math
 
 import pytest
 
-from isobatch.formatting import TO, by_magnitude, counted, number, rounded, setting_text, significant, with_interval
+from isobatch.formatting import (
+    TO,
+    by_magnitude,
+    counted,
+    fraction_text,
+    number,
+    rounded,
+    setting_text,
+    significant,
+    with_interval,
+)
 from isobatch.statistics.bootstrap import Estimate
 
 
@@ -60,3 +70,8 @@ def test_settings_of_any_kind_have_a_text() -> None:
         "None",
     ]
     assert setting_text(0.00123456, 6) == "0.00123456"
+
+
+def test_parts_of_one_are_fractions() -> None:
+    assert [fraction_text(x) for x in (1 / 16, 0.25, 1, 4.0)] == ["1/16", "1/4", "1", "4"]
+    assert [fraction_text(x) for x in (0.3, 1.5, 0)] == ["0.3", "1.5", "0"]

@@ -180,6 +180,13 @@ PAPER = [
         ),
     ),
     Entry(
+        "sections 3.1, 3.2", "Invariance ends as the batch approaches a critical size", "invariance",
+        compared(
+            "invariance", "c = 1 minus c = 1/16, of 1,024 samples", {"rules": "all rules", "divisor": 1},
+            {"rules": "all rules", "divisor": 1 / 16}, above,
+        ),
+    ),
+    Entry(
         "figure 2", "No EWMA and a weak KL penalty are a lower bound", "invariance",
         compared(
             "invariance", "all rules minus the reference, c = 1", {"rules": "all rules", "divisor": 1},
@@ -310,9 +317,10 @@ INTRODUCTION = f"""\
 and its 95 % interval, in normalized return unless it says otherwise. A claim of a difference *holds* if the interval
 lies above 0 and *does not hold* if it lies below 0, or wholly below {SMALLEST} where the claim is of a large one; a
 claim of no difference *holds* if the interval lies within {SMALLEST} of 0 and *does not hold* if it excludes 0;
-everything else is *undecided*. Environments are small and bases are not all well tuned: each page says what that means
-for its claim. Made from the committed rows by `python docs/results/claims.py`. Advice without an experiment is checked
-by [`isobatch advise`](../advice.md)."""
+everything else is *undecided*. Environments are small. The bases of `staleness`, `invariance`, `adam-rule` and `ewma`
+were [searched](bases.md) for each algorithm and environment; those of the other pages were not, and each page says what
+that means for its claim. Made from the committed rows by `python docs/results/claims.py`. Advice without an experiment
+is checked by [`isobatch advise`](../advice.md)."""
 
 
 def lines() -> Iterator[str]:

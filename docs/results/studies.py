@@ -2,7 +2,7 @@
 
 At laptop scale, unless SCALES says otherwise.
 
-    python docs/results/studies.py [--only NAME [--envs ID,...]] [--out runs]
+    python docs/results/studies.py [--only NAME [--envs ID,...]] [--processes N] [--out runs]
     python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
     python docs/results/studies.py --add --only NAME            train what its grid has and the committed rows lack
 
@@ -15,16 +15,20 @@ import argparse
 import csv
 import dataclasses
 import gzip
+import io
 import json
+import math
 import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from isobatch.drawing import save_figure
-from isobatch.formatting import percent
+from isobatch.formatting import fraction_text, percent
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.comparisons import difference
 from isobatch.studies.charts import gaps_of, pairs_of
@@ -32,10 +36,11 @@ from isobatch.studies.claims import study_of
 from isobatch.studies.claims.transfer import evidence
 from isobatch.studies.figures import draw_bars, draw_scores
 from isobatch.studies.grid import Grid, Measurement, Row
-from isobatch.studies.kept_returns import kept_at, sizes, times_text, ways
+from isobatch.studies.kept_returns import kept_at, sizes, ways
 from isobatch.studies.result_files import csv_text, typed
 from isobatch.studies.runner import run_study
 from isobatch.studies.scores import FINAL, levels, scores
+from isobatch.studies.study_directory import LABORATORY
 from isobatch.studies.summary_table import COLUMNS, SummaryLine, summarize_rows, variant_name
 from isobatch.studies.verdicts import MEASURES, estimate_text
 
@@ -62,7 +67,7 @@ PICTURES = {  # of each study, those that its page shows; `averages` are in the 
 SCALES = {"sgd-rule": "quick"}
 ADDED = "Settings that were added"
 BUSY = ("newer-rules", "transfer", "explain")  # trained while the machine had other work: no time is stated
-WITH_LABORATORY = ("invariance", "geometry")  # which adds sentences that begin with an environment
+WITH_LABORATORY = ("geometry",)  # whose sentences, which begin with an environment, have no committed rows yet
 
 
 def main() -> None:
@@ -72,6 +77,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--verdicts", action="store_true", help="train nothing: judge the committed rows again")
     parser.add_argument("--add", action="store_true", help="train what the grid has and the committed rows lack")
+    parser.add_argument("--processes", type=int, help="parts that are trained at once, with the same results")
     args = parser.parse_args()
     for name in [args.only] if args.only else PICTURES:
         if args.add:
@@ -85,13 +91,17 @@ def main() -> None:
         path = args.out / f"study-{name}-{scale}"
         words = ["isobatch", "study", "run", name, "--scale", scale, "--out", str(path), "--json"]
         words += ["--envs", args.envs] if args.envs else []
+        words += ["--processes", str(args.processes)] if args.processes else []
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
         write_page(name, path, json.loads(done.stdout))
 
 
 def committed_rows(name: str) -> list[Row]:
-    with gzip.open(HERE / f"{name}-rows.csv.gz", "rt", newline="") as file:
-        return [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(file)]
+    return rows_of(gzip.decompress((HERE / f"{name}-rows.csv.gz").read_bytes()).decode())
+
+
+def rows_of(text: str) -> list[Row]:
+    return [{column: typed(value) for column, value in row.items()} for row in csv.DictReader(io.StringIO(text))]
 
 
 def with_verdict(text: str, name: str, rows: list[Row]) -> str:
@@ -99,8 +109,10 @@ def with_verdict(text: str, name: str, rows: list[Row]) -> str:
     measured = text[text.index(BEGIN) : text.index(END)]
     head = measured[: re.search(r"^(!\[|\* )", measured, re.MULTILINE).start()]
     kept = [line for line in measured.split("\n") if line.startswith(tuple(f"* {env}" for env in levels(rows, "env")))]
-    sentences = study_of(name).verdict(rows)
-    if name in WITH_LABORATORY:
+    sentences, laboratory = study_of(name).verdict(rows), HERE / f"{name}-{LABORATORY}"
+    if laboratory.is_file():
+        sentences += study_of(name).reading(rows, rows_of(laboratory.read_text()))
+    elif name in WITH_LABORATORY:
         sentences += [line.removeprefix("* ") for line in kept if line.removeprefix("* ") not in sentences]
     table = summarize_rows(rows, factors_of(name))
     return text.replace(measured, f"{head}{body(name, sentences, table)}\n")
@@ -162,9 +174,26 @@ def add(name: str, out: Path) -> None:
 
 
 def minutes_of(folder: Path) -> int:
-    """Of training and compilation, in a folder of a study."""
+    """In which parts of a study were trained and compiled, whether one by one or beside each other."""
+    busy, until = 0.0, -math.inf
+    for begin, end in spans(folder):
+        busy += max(end - max(begin, until), 0.0)
+        until = max(until, end)
+    return max(1, round(busy / 60))
+
+
+def side_by_side(folder: Path) -> bool:
+    """Whether parts of a study overlap, by more than the seconds in which times are kept."""
+    parts = spans(folder)
+    return any(after[0] < before[1] - 2 for before, after in pairwise(parts))
+
+
+def spans(folder: Path) -> list[tuple[float, float]]:
+    """When each part began and ended, in seconds."""
     with (folder / "timing.csv").open(newline="") as file:
-        return max(1, round(sum(float(row["seconds"]) for row in csv.DictReader(file)) / 60))
+        rows = list(csv.DictReader(file))
+    ends = [datetime.fromisoformat(row["finished"]).timestamp() for row in rows]
+    return sorted((end - float(row["seconds"]), end) for row, end in zip(rows, ends, strict=True))
 
 
 def nothing(scale: str) -> list[Measurement]:
@@ -195,7 +224,7 @@ def with_headline(text: str, rows: list[Row]) -> str:
         found = [kept_at(rows, FINAL, name, [times]) for name in names]
         counts = {len(both[0]) for both in found if both}
         cells = ["-" if both is None else percent(both[1]) for both in found]
-        lines.append(f"| {times_text(times)} times | {' | '.join(cells)} | {max(counts)} |")
+        lines.append(f"| {fraction_text(times)} times | {' | '.join(cells)} | {max(counts)} |")
     table = "\n".join(lines)
     return re.sub(f"{HEADLINE}.*?{END}", lambda _: f"{HEADLINE}\n{table}\n{END}", text, flags=re.DOTALL)
 
@@ -210,6 +239,8 @@ def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
     for picture in PICTURES[name]:
         shutil.copyfile(path / f"{picture}.png", HERE / f"{name}-{picture}.png")
     (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress((path / "rows.csv").read_bytes(), mtime=0))
+    if (path / LABORATORY).is_file() and name not in WITH_LABORATORY:
+        shutil.copyfile(path / LABORATORY, HERE / f"{name}-{LABORATORY}")
     redraw(name, committed_rows(name))
     page = HERE / f"{name}.md"
     block = f"{BEGIN}\n{measured(name, path, report)}\n{END}"
@@ -221,10 +252,11 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     versions = ", ".join(f"{package} {' and '.join(found)}" for package, found in report["versions"].items())
     all_envs = study_of(name).grid(report["scale"]).sizes()["environments"]
     some = "" if report["environments"] == all_envs else f" --envs {','.join(report['environments'])}"
-    time = "" if name in BUSY else f", {minutes_of(path)} minutes of training and compilation on 2 cores"
+    together = ", some parts beside each other (`--processes 2`)" if side_by_side(path) else ""
+    spent = "" if name in BUSY else f", {minutes_of(path)} minutes of training and compilation on 2 cores"
     head = (
         f"`isobatch study run {name} --scale {report['scale']}{some}`: {report['cells']} settings x {report['seeds']} "
-        f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{time}. Every setting and score: "
+        f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{spent}{together}. Every setting and score: "
         f"[{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
     )
     return f"{head}\n\n{body(name, report['verdict'], report['table'])}"

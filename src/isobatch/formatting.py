@@ -103,3 +103,8 @@ def by_magnitude(value: float | None) -> str:
 def setting_text(value: object, digits: int = 4) -> str:
     """The value of a setting in a few characters."""
     return rounded(value, digits) if isinstance(value, float) else str(value)
+
+
+def fraction_text(value: float) -> str:
+    """`1/16`, `4`: what is one part of a whole number as a fraction, other numbers in six digits."""
+    return f"1/{1 / value:g}" if 0 < value < 1 and (1 / value).is_integer() else f"{value:g}"

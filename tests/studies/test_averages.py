@@ -42,8 +42,9 @@ def study(**choices: object) -> Study:
 
 def test_each_seed_is_averaged_over_environments_by_hand() -> None:
     """CartPole's range is 0 to 100, Acrobot's -100 to 0. Seed 0: (.1 + .5)/2, ...; seed 1 diverges on Acrobot at step
-    30, from where it counts as 0: (.3 + 0)/2, (.4 + 0)/2. One treatment is on one environment only: it is left out."""
-    fresh, late, alone = {"old": 0, "way": "fresh"}, {"old": 4, "way": "recent"}, {"old": 8, "way": "recent"}
+    30, from where it counts as 0: (.3 + 0)/2, (.4 + 0)/2. One treatment is on one environment only:
+    it has no panel, where fresh data would be by itself."""
+    fresh, late, alone = {"old": 0, "way": "fresh"}, {"old": 4, "way": "recent"}, {"old": 8, "way": "alone"}
     rows = [row(env, factors, seed) for env in RANGES for factors in (fresh, late) for seed in (0, 1)]
     rows += [row("CartPole-v1", alone, seed) for seed in (0, 1)]
     rows = [
@@ -55,7 +56,7 @@ def test_each_seed_is_averaged_over_environments_by_hand() -> None:
         "Acrobot-v1-0-fresh": table([-50.0] * 4, [-50.0] * 4),
         "CartPole-v1-4-recent": table([10.0, 20, 30, 40], [10.0, 20, 30, 40]),
         "Acrobot-v1-4-recent": table([-50.0, -50, -50, -50], [-50.0, -50]),
-        "CartPole-v1-8-recent": table([0.0] * 4, [0.0] * 4),
+        "CartPole-v1-8-alone": table([0.0] * 4, [0.0] * 4),
     }
     found = averages_of(study(pictures="old", panels="way", everywhere={"old": 0}), rows, curves, ["old", "way"], 4)
     assert found is not None
@@ -141,8 +142,8 @@ def test_pairs_by_environment_are_those_of_the_rows() -> None:
     values = {
         variant: [found.differences[variant, env].value.value for env in found.envs] for variant in found.variants
     }
-    assert values["ppo-ewma minus ppo"] == pytest.approx([0.0] * 4, abs=0.03)
-    assert values["ppg-ewma minus ppg"] == pytest.approx([0.4] * 4, abs=0.03)
+    assert values["ppo-ewma minus ppo"] == pytest.approx([0.0] * 8, abs=0.03)
+    assert values["ppg-ewma minus ppg"] == pytest.approx([0.4] * 8, abs=0.03)
     assert pairs_of(STUDIES["epochs"], made_up("epochs")) is None
 
 

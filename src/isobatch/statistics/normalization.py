@@ -65,6 +65,7 @@ OTHERS: dict[str, ReturnRange] = {  # with the standard error of low
     "MountainCar-v0": ReturnRange(-200.0, -110.4, ZOO),  # +- 0
     "MountainCarContinuous-v0": ReturnRange(-33.2, 95.0, TRAINED),  # +- 0.10
     "BipedalWalker-v3": ReturnRange(-100.0, 213.3, ZOO),  # +- 0.94
+    "InvertedDoublePendulum-v4": ReturnRange(57.1, 9100.0, MEASURED + "Gymnasium's threshold"),  # +- 0.57
     "Hopper-v4": ReturnRange(19.4, 2410.4, ZOO),  # +- 0.59
     "Swimmer-v4": ReturnRange(0.66, 281.6, ZOO),  # +- 0.34
     "HalfCheetah-v4": ReturnRange(-276.0, 5819.1, ZOO),  # +- 4.7

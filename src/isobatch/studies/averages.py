@@ -9,7 +9,7 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.statistics.normalization import ReturnRange, bounds_of, normalize, within
-from isobatch.studies.charts import is_reference, seed_lines, views_of
+from isobatch.studies.charts import in_all_views, is_reference, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import levels, select
 from isobatch.studies.summary_table import variant_name
@@ -61,7 +61,7 @@ def averages_of(
         of_cell = {row["cell"]: row for row in view.rows}
         for cell, row in of_cell.items():
             lines.setdefault(label_of(study, row, factors, by), {})[row["env"]] = cell
-        drawn = []
+        drawn, of_view = [], False  # whether a line is there that is not in every view
         for label, cells in lines.items():
             if list(cells) != envs:
                 continue
@@ -76,7 +76,8 @@ def averages_of(
             line = mean_line(label, is_reference(study, of_cell[cells[envs[0]]]), np.mean(each, axis=0), bounds)
             if not np.all(np.isnan(line.mean)):
                 drawn.append(line)
-        if drawn:
+                of_view |= not in_all_views(study, of_cell[cells[envs[0]]])
+        if of_view:
             panels.append(MeanPanel(view.title, drawn))
     return Averages(x, x_label, envs, panels) if panels else None
 

@@ -99,6 +99,10 @@ class Measurement:
 
     config: Config
     shapes: tuple[tuple[int, int], ...]
+    checkpoints: int = 3
+    """Equally far apart, the last one at the end."""
+    chains: int = 128
+    """Environments that it is measured on."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,8 @@ def on_environments(study: Study, envs: Sequence[str]) -> Study:
     def laboratory(scale: str) -> list[Measurement]:
         measurements = study.laboratory(scale)
         return [
-            Measurement(config, measurements[i].shapes) for i, config in moved(each.config for each in measurements)
+            dataclasses.replace(measurements[i], config=config)
+            for i, config in moved(each.config for each in measurements)
         ]
 
     return dataclasses.replace(study, grid=grid, laboratory=laboratory)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isobatch.drawing import COLORS, new_panels
+from isobatch.formatting import fraction_text
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies.figures import finished, panels_for
 from isobatch.studies.grid import Row
-from isobatch.studies.kept_returns import BASE, kept_at, moved_scores, sizes, tasks, times_text, ways
+from isobatch.studies.kept_returns import BASE, kept_at, moved_scores, sizes, tasks, ways
 from isobatch.studies.scores import FINAL, levels, scores, select
 from isobatch.studies.verdicts import MEASURES
 
@@ -76,5 +77,5 @@ def places(times: list[float], index: int, rows: list[Row]) -> np.ndarray:
 def frame(axes: Axes, rows: list[Row]) -> None:
     everywhere = sorted([*sizes(rows), 1.0])
     axes.axhline(100, color="black", linewidth=0.8, linestyle=":")
-    axes.set_xticks([float(np.log2(times)) for times in everywhere], [times_text(times) for times in everywhere])
+    axes.set_xticks([float(np.log2(times)) for times in everywhere], [fraction_text(times) for times in everywhere])
     axes.set(xlabel="environments, times the base's", ylabel="% kept", ylim=LIMITS)

@@ -69,8 +69,3 @@ def relative_rows(rows: list[Row]) -> list[Row]:
                     place = {"score": column, "env": env, "way": way, "direction": direction}
                     relative += [place | {KEPT: value / base[env]} for value in values]
     return relative
-
-
-def times_text(times: float) -> str:
-    """`1/16`, `4`."""
-    return f"1/{1 / times:g}" if times < 1 else f"{times:g}"

@@ -19,7 +19,6 @@ from isobatch.studies.grid import Measurement, Row
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.trainer import train
 
-CHECKPOINTS = 3  # equally far apart, the last one at the end
 ESTIMATES = ("variance", "effective_samples", "critical_batch")
 
 
@@ -29,9 +28,9 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
     begun = RunDirectory.holds_run(path)
     if not begun and path.exists():
         shutil.rmtree(path)  # a kill while it was made
-    interval = -(-config.num_iterations // CHECKPOINTS)
+    interval = -(-config.num_iterations // measurement.checkpoints)
     result = train(
-        config, run_dir=path, resume=begun, checkpoint_interval=interval, keep_checkpoints=CHECKPOINTS,
+        config, run_dir=path, resume=begun, checkpoint_interval=interval, keep_checkpoints=measurement.checkpoints,
         watch=lambda progress: watch(0.5 * progress.env_steps / config.env_steps),
     )  # fmt: skip
     if result.interrupted:
@@ -39,6 +38,7 @@ def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]
     options = LabOptions(
         budget=shapes[0][0] * shapes[0][1],
         geometries=",".join(f"{envs}x{steps}" for envs, steps in shapes),
+        chains=measurement.chains,
         sections="geometries",
     )
     diagnoses = diagnose(path, options, checkpoints="all", watch=lambda what, done: watch(0.5 + 0.5 * done))

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from isobatch.formatting import fraction_text
 from isobatch.statistics.aggregates import aggregate
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select
@@ -54,7 +55,7 @@ def by_variant(rows: list[Row], factors: list[str]) -> dict[str, list[Row]]:
 
 def variant_name(row: Row, factors: list[str]) -> str:
     """Words speak for themselves, numbers need their factor's name."""
-    parts = [row[name] if isinstance(row[name], str) else f"{name} {row[name]:g}" for name in factors]
+    parts = [row[name] if isinstance(row[name], str) else f"{name} {fraction_text(row[name])}" for name in factors]
     return ", ".join(parts).replace("_", " ")
 
 

@@ -67,11 +67,22 @@ def gaps_in_short(rows: list[Row], lead: str, variants: Mapping[str, Sizes]) -> 
     """
     each = []
     for name, sizes in variants.items():
-        gaps = [gap({size: scores(rows, column, **which) for size, which in sizes.items()}) for column in MEASURES]
+        by_score = [scores_by_size(rows, column, sizes) for column in MEASURES]
+        if not by_score[0]:
+            continue
+        gaps = [gap(by_size) for by_size in by_score]
         gaps_text = " / ".join(f"{one.value.value:.2f}" for one in gaps)
         chance = " / ".join(f"{one.by_chance.value:.2f}" for one in gaps)
-        each.append(f"{name}: {gaps_text} (by chance {chance})")
+        envs = len(next(iter(by_score[0].values())))
+        some = "" if envs == len(levels(rows, "env")) else f" on {envs} of them"
+        each.append(f"{name}{some}: {gaps_text} (by chance {chance})")
     return f"In short, gap in normalized return between {lead}, in the end / over the run: {', '.join(each)}."
+
+
+def scores_by_size(rows: list[Row], column: str, sizes: Sizes) -> dict[str, dict[str, np.ndarray]]:
+    """On the environments that have all sizes of a variant; nothing where none has."""
+    each = shared(*(scores(rows, column, **which) for which in sizes.values()))
+    return dict(zip(sizes, each, strict=True)) if each[0] else {}
 
 
 def answers(rows: list[Row], questions: list[Question]) -> list[str]:
@@ -156,8 +167,8 @@ def size_sentences(rows: list[Row], variants: Mapping[str, Sizes]) -> list[str]:
         in_env = select(rows, env=env)
         for column, score in MEASURES.items():
             for variant, sizes in variants.items():
-                by_size = {name: scores(in_env, column, **which) for name, which in sizes.items()}
-                sentences.append(f"{env}, {variant}, {gap_sentence(score, by_size)}")
+                if by_size := scores_by_size(in_env, column, sizes):
+                    sentences.append(f"{env}, {variant}, {gap_sentence(score, by_size)}")
     return sentences
 
 

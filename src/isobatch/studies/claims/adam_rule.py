@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from isobatch.rescaling import rescale
-from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
+from isobatch.studies.base_settings import CLASSIC, SEEDS, base
 from isobatch.studies.grid import Cell, Grid, Row, RuleChoice, Study
+from isobatch.studies.searched_bases import searched, searched_environments
 from isobatch.studies.verdicts import divisor_sentences
 
-DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
+DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 64), "paper": (1, 4, 16, 64, 256)}
 UNDIVIDED = "nothing to do"
 RULES: dict[str, RuleChoice] = {
     "square root": {},
     "linear": dict(use=["linear-adam"]),
     "none": dict(without=["adam-sqrt"]),
-    "malladi": dict(use=["malladi"]),
 }
+MALLADI: dict[str, RuleChoice] = {"malladi": dict(use=["malladi"])}  # at laptop scale where steps are cheap
 
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, *CLASSIC):
-        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl", advantage_norm="ewma")
+    for env in searched_environments(scale):
+        paper = scale == "paper"
+        config = base("ppg-ewma", env, scale, advantage_norm="ewma") if paper else searched(env, "divided")
+        rules = RULES | (MALLADI if paper or env in CLASSIC else {})
         cells.append(Cell(config, {"adam_rule": UNDIVIDED, "divisor": 1}))
         cells += [
             Cell(rescale(config, factor=divisor, **choice).after, {"adam_rule": name, "divisor": divisor})
             for divisor in DIVISORS[scale][1:]
-            for name, choice in RULES.items()
+            for name, choice in rules.items()
         ]
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    return divisor_sentences(rows, "adam_rule", RULES)
+    return divisor_sentences(rows, "adam_rule", RULES | MALLADI)
 
 
 CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from isobatch.statistics.comparisons import difference, probability_of_improvement
 from isobatch.statistics.normalization import halves
-from isobatch.studies.base_settings import SEEDS, UNDER_CRITICAL, base, environments
+from isobatch.studies.base_settings import SEEDS
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores
+from isobatch.studies.searched_bases import base_of, searched_environments
 from isobatch.studies.verdicts import MEASURES, Question, answers, estimate_text, in_short
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
-PHASE_ITERATIONS = 16
-PPG = dict(objective="kl", policy_iterations_per_phase=PHASE_ITERATIONS, aux_epochs=3, aux_minibatches=16)
 
 
 def grid(scale: str) -> Grid:
-    cells = []
-    for env in environments(scale):
-        for algo in ALGORITHMS:
-            sizes = UNDER_CRITICAL.get(env, {})
-            phases = PPG | whole_phases(env, scale) if algo.startswith("ppg") else {}
-            config = base(algo, env, scale, sizes | phases)
-            cells.append(Cell(config, {"algo": algo}))
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
-
-
-def whole_phases(env: str, scale: str) -> dict[str, int]:
-    """The steps of the other algorithms, in whole phases."""
-    if scale == "paper":
-        return {}
-    plain = base("ppo", env, scale, UNDER_CRITICAL.get(env))
-    phase = PHASE_ITERATIONS * plain.geometry.iteration_batch
-    return {"total_timesteps": plain.env_steps // phase * phase}
+    """Each algorithm at settings of its own: what suits one need not suit the other."""
+    cells = [
+        Cell(base_of(env, scale, algo), {"algo": algo}) for env in searched_environments(scale) for algo in ALGORITHMS
+    ]
+    return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
 
 
 PAIRS = {f"{plain}-ewma minus {plain}": (dict(algo=f"{plain}-ewma"), dict(algo=plain)) for plain in ("ppo", "ppg")}

@@ -1,4 +1,4 @@
-"""Why Pendulum collapses on stale data with the decoupled objective, and at the smallest batch without Adam's rule.
+"""Why Pendulum collapsed on stale data with the decoupled objective, and at the smallest batch without Adam's rule.
 
 Each harm is trained with one thing changed at a time, and so is the same setting without the harm, since what is
 changed may help or hurt by itself. What makes the difference is what takes the harm away: the learning rate, the KL
@@ -12,10 +12,10 @@ import numpy as np
 
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
+from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import with_stale_objective
 from isobatch.statistics.aggregates import contrast
 from isobatch.studies.base_settings import SEEDS, base
-from isobatch.studies.claims.staleness import SIZES
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
 from isobatch.studies.verdicts import MEASURES, estimate_text, would_tell
@@ -26,6 +26,7 @@ STALENESS, DIVISOR = 8, 64
 STALE, NO_RULE = "stale data", "no Adam rule"
 AS_IT_IS = "as it is"
 LESS = 4  # by how much rates, bounds and lags are smaller
+SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8)
 BOUND = 2.0  # on importance ratios, in place of 100
 
 
@@ -42,7 +43,7 @@ def grid(scale: str) -> Grid:
 
 
 def stale_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
-    """Fresh and stale data, decoupled, at the settings of the study `staleness`."""
+    """Fresh and stale data, decoupled, at settings that nobody tuned."""
     config_of_study = base("ppo", ENV, "laptop", SIZES | dict(total_timesteps=steps))
     rate, clip = config_of_study.hypers.learning_rate, config_of_study.hypers.clip_eps
     changed = {
@@ -60,7 +61,7 @@ def stale_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
 
 
 def rule_pairs(steps: int) -> dict[str, tuple[Config, Config]]:
-    """The smallest batch of the study `invariance` with Adam's rule and without it."""
+    """1/64 of a batch at settings that nobody tuned, with Adam's rule and without it."""
     largest = base("ppo-ewma", ENV, "laptop", dict(total_timesteps=steps), objective="kl", advantage_norm="ewma")
     with_rule = rescale(largest, factor=DIVISOR).after
     without = rescale(largest, factor=DIVISOR, without=["adam-sqrt"]).after

@@ -5,66 +5,64 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy import stats
 
+from isobatch.formatting import counted
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
-from isobatch.settings.parsing import SettingsByName
 from isobatch.statistics.comparisons import Difference, difference, gap
 from isobatch.statistics.outliers import LIMIT, farthest
-from isobatch.studies.base_settings import SEEDS, base, environments
+from isobatch.studies.base_settings import CLASSIC
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
-from isobatch.studies.scores import FINAL, levels, scores, select
-from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, in_short, measured_text
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select
+from isobatch.studies.searched_bases import base_of, searched_environments
+from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, in_short
 
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
+STAGES = 8  # of training, at which the critical batch size is measured
+INSIDE, OUTSIDE = 512, 128  # chains to measure on, of environments in JAX and of those where steps cost more
+LARGER = {"quick": (1 / 16, 1 / 4), "laptop": (1 / 16, 1 / 4), "paper": ()}  # where invariance is to end
 ALL = "all rules"
-VARIANTS: dict[str, RuleChoice] = {
-    ALL: {},
+ABLATIONS: dict[str, RuleChoice] = {
     "no Adam rule": dict(without=["adam-sqrt"]),
-    "linear Adam rule": dict(use=["linear-adam"]),
     "no advantage rule": dict(without=["advantage-span"]),
     "no EWMA rule": dict(without=["proximal-age"]),
-    "betas too": dict(use=["betas"]),
 }
+OTHERS: dict[str, RuleChoice] = {"linear Adam rule": dict(use=["linear-adam"]), "betas too": dict(use=["betas"])}
 PHASES: dict[str, RuleChoice] = {"no N_pi rule": dict(without=["phase-batch"])}
 PAPER_DIFFERENCE = " The paper's is 0.052, and 0.019 without Heist."
 # Figure 2's reference, roughly a lower bound: what is left of the trust region at the smallest batch if nothing
 # averages the proximal policy. The algorithm without EWMA, at the base batch, with 1/c of the smallest as coefficient.
 REFERENCE = "no EWMA, weak KL penalty"
-# The phases of PPG make it the algorithm with the most rules, so one environment has it at laptop scale too. Gradients
-# are not clipped, as in the paper: at 1/16 of the batch a norm of .5 held CartPole at .72 over the run instead of .84.
-PHASE_ITERATIONS = 16
-PPG: SettingsByName = dict(
-    policy_iterations_per_phase=PHASE_ITERATIONS, aux_epochs=2, aux_minibatches=16, max_grad_norm="inf",
-    total_timesteps=10 * PHASE_ITERATIONS * 2048,
-)  # fmt: skip
 
 
 def grid(scale: str) -> Grid:
+    """PPG has the most rules, so one environment has it at laptop scale too."""
     cells: list[Cell] = []
-    for env in environments(scale):
+    for env in searched_environments(scale):
         phases = scale == "paper" or (scale, env) == ("laptop", "CartPole-v1")
-        algo, small = ("ppg-ewma", PPG) if phases else ("ppo-ewma", {})
-        divisors, kinds = DIVISORS[scale], dict(objective="kl", advantage_norm="ewma")
-        config = base(algo, env, scale, small, **kinds)
-        cells += divided(config, divisors, everywhere=scale == "paper" or env in ("Acrobot-v1", "Pendulum-v1"))
-        weak = base(algo.removesuffix("-ewma"), env, scale, small, kl_coef=1 / divisors[-1], **kinds)
-        cells.append(Cell(weak, {"rules": REFERENCE, "divisor": 1}))
-    return Grid(cells, 3 if scale == "paper" else SEEDS[scale])
+        config = base_of(env, scale, "divided-ppg" if phases else "divided", advantage_norm="ewma")
+        others = OTHERS if scale != "laptop" or env in CLASSIC else {}
+        everywhere: dict[str, RuleChoice] = {ALL: {}}
+        variants = everywhere | ABLATIONS | others | (PHASES if phases else {})
+        cells += divided(config, scale, variants)
+        weak = dict(algo=config.algo.removesuffix("-ewma"), proximal_policy="behavior", kl_coef=1 / DIVISORS[scale][-1])
+        cells.append(Cell(config.replace(**weak), {"rules": REFERENCE, "divisor": 1}))
+    return Grid(cells, {"quick": 4, "laptop": 6, "paper": 3}[scale])
 
 
-def divided(config: Config, divisors: tuple[int, ...], everywhere: bool) -> Iterator[Cell]:
-    """All rules at every batch size; what is removed only at the smallest one, unless `everywhere`."""
-    yield Cell(config, {"rules": ALL, "divisor": 1})
-    variants = VARIANTS | (PHASES if config.policy_iterations_per_phase else {})
-    for divisor in divisors[1:]:
+def divided(config: Config, scale: str, variants: dict[str, RuleChoice]) -> Iterator[Cell]:
+    """All rules at every batch size; what is removed only at the smallest one, in the paper's size everywhere."""
+    smallest = DIVISORS[scale][-1]
+    for divisor in (*LARGER[scale], *DIVISORS[scale]):
         for name, choice in variants.items():
-            if name == ALL or everywhere or divisor == divisors[-1]:
-                yield Cell(rescale(config, factor=divisor, **choice).after, {"rules": name, "divisor": divisor})
+            if name == ALL or divisor == smallest or (scale == "paper" and divisor > 1):
+                after = config if divisor == 1 else rescale(config, factor=divisor, **choice).after
+                yield Cell(after, {"rules": name, "divisor": divisor})
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    divisors = levels(rows, "divisor")
+    divisors = [c for c in levels(rows, "divisor") if c >= 1]
     smallest = divisors[-1]
     sentences, questions = [], []
     for column, score in MEASURES.items():
@@ -72,7 +70,7 @@ def verdict(rows: list[Row]) -> list[str]:
         by_env, ends = difference(sizes["c = 1"], sizes[f"c = {smallest}"])
         each = ", ".join(f"{env} {estimate_text(in_env.value, 3)}" for env, in_env in by_env.items())
         sentences.append(
-            f"All rules, normalized {score}, largest batch minus smallest: {estimate_text(ends.value, 3)}"
+            f"All rules, normalized {score}, c = 1 minus c = {smallest}: {estimate_text(ends.value, 3)}"
             f"{f'; by environment {each}' if len(by_env) > 1 else ''}.{PAPER_DIFFERENCE if column == FINAL else ''}"
         )
         sentences += without_outlier(by_env, sizes, smallest)
@@ -80,9 +78,9 @@ def verdict(rows: list[Row]) -> list[str]:
             f"All rules, normalized {score}: gap between best and worst of c = {', '.join(map(str, divisors))} is "
             f"{beside_chance(gap(sizes), 3, ';')}."
         )
-        if len(sizes) > 2:  # the largest batch may be past the critical one
+        if len(sizes) > 2:  # the base's rate was tuned for it alone, and may be at the edge of what it bears
             smaller = dict(list(sizes.items())[1:])
-            sentences.append(f"Without the largest batch: {beside_chance(gap(smaller), 3, ';')}.")
+            sentences.append(f"Without c = 1: {beside_chance(gap(smaller), 3, ';')}.")
     at_smallest = dict(rules=ALL, divisor=smallest)
     for name in levels(rows, "rules"):
         if name not in (ALL, REFERENCE):
@@ -92,9 +90,14 @@ def verdict(rows: list[Row]) -> list[str]:
     for column, score in MEASURES.items():
         text = f"At c = 1, no EWMA and a KL coefficient of 1/{smallest} minus all rules, in normalized {score}"
         questions.append(Question(text, column, dict(rules=REFERENCE), dict(rules=ALL, divisor=1)))
+    for c in levels(rows, "divisor"):
+        if c < 1:
+            for column, score in MEASURES.items():
+                text = f"Batches of {1 / c:g} times the base's minus the base's, all rules, in normalized {score}"
+                questions.append(Question(text, column, dict(rules=ALL, divisor=c), dict(rules=ALL, divisor=1)))
     short = in_short(
         rows,
-        f"with all rules, largest batch minus 1/{smallest} of it",
+        f"with all rules, the base's batch minus 1/{smallest} of it",
         [
             Question(f"normalized {score}", column, dict(rules=ALL, divisor=1), at_smallest)
             for column, score in MEASURES.items()
@@ -121,29 +124,61 @@ def laboratory(scale: str) -> list[Measurement]:
     if scale == "paper":
         return []
     bases = [cell.config for cell in grid(scale).cells if cell.factors == {"rules": ALL, "divisor": 1}]
-    return [Measurement(config, ((config.num_envs, config.num_steps),)) for config in bases]
+    return [
+        Measurement(config, ((config.num_envs, config.num_steps),), STAGES, OUTSIDE if "/" in config.env else INSIDE)
+        for config in bases
+    ]
 
 
 def reading(rows: list[Row], measured: list[Row]) -> list[str]:
-    sentences = []
+    """Where invariance should end by the critical batch sizes that were measured, and what larger batches lose."""
+    sentences, predicted, lost = [], [], []
     for env in levels(measured, "env"):
-        sizes = ", ".join(
-            f"{measured_text(point, 'critical_batch', ',.0f')} after {point['env_steps']:,} steps"
-            for point in select(measured, env=env)
-            if point["critical_batch_high"] is not None and point["critical_batch_low"] > 0
+        stages, in_env = select(measured, env=env), select(rows, env=env, rules=ALL)
+        told = [point for point in stages if point["critical_batch"] is not None and point["critical_batch_low"] > 0]
+        sizes = [point["critical_batch"] for point in told]
+        batches = {row["divisor"]: row["num_envs"] * row["num_steps"] // row["num_minibatches"] for row in in_env}
+        sentence = (
+            f"{env}: optimization batches of {max(batches.values()):,} to {min(batches.values()):,} samples; critical "
+            "batch size by the laboratory: "
         )
-        base = select(rows, env=env, rules=ALL, divisor=1)[0]
-        largest = base["num_envs"] * base["num_steps"] // base["num_minibatches"]
-        smallest = largest // levels(rows, "divisor")[-1]
+        losses = {c: loss(in_env, c) for c in batches if c < 1}
+        each = ", ".join(f"{batches[c]:,} samples {value:.2f}" for c, value in losses.items())
+        ending = f"Lost over the run against {batches[1]:,}: {each}."
+        if not sizes:
+            sentences.append(f"{sentence}cannot be told from 0 at any of {len(stages)} stages of training. {ending}")
+            continue
+        critical = float(np.median(sizes))
         sentences.append(
-            f"{env}: optimization batches of {largest} to {smallest} samples; critical batch size by the laboratory: "
-            f"{sizes or 'out of reach, the gradient of no checkpoint can be told from its noise'}."
+            f"{sentence}median {critical:,.0f} ({min(sizes):,.0f} to {max(sizes):,.0f}) of the {len(sizes)} of "
+            f"{counted(len(stages), 'stage')} of training at which it can be told from 0. {ending}"
+        )
+        predicted += [share_lost(batches[c], critical) - share_lost(batches[1], critical) for c in losses]
+        lost += list(losses.values())
+    if len(lost) > 2:
+        rank = stats.spearmanr(predicted, lost)
+        sentences.append(
+            "By those sizes larger batches need more samples for the same progress by a share of B / (B + B_crit): "
+            f"{np.mean(predicted):.0%} in the mean over these {len(lost)} batches. They lose {np.mean(lost):.2f} in "
+            f"the mean, and the rank correlation of what is predicted and lost is {rank.statistic:.2f} "
+            f"(p = {rank.pvalue:.2g})."
         )
     return sentences
+
+
+def loss(rows: list[Row], divisor: float) -> float:
+    """In normalized return over the run, against the base."""
+    base, larger = (next(iter(scores(rows, MEAN, divisor=c).values())) for c in (1, divisor))
+    return float(base.mean() - larger.mean())
+
+
+def share_lost(batch: int, critical: float) -> float:
+    """Samples that a batch needs more than small ones for the same progress, as a share (McCandlish 2018, eq. 2.11)."""
+    return batch / (batch + critical)
 
 
 CLAIM = "With all rules learning does not depend on the batch size, and each rule is needed (figures 2 and 3)."
 STUDY = Study(
     "invariance", CLAIM, grid, verdict, pictures="rules", everywhere={"rules": ALL, "divisor": 1},
-    reference={"rules": REFERENCE}, divisor="divisor", laboratory=laboratory, reading=reading, minutes=27,
+    reference={"rules": REFERENCE}, divisor="divisor", laboratory=laboratory, reading=reading, minutes=55,
 )  # fmt: skip

@@ -7,11 +7,12 @@ import math
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.studies.base_settings import SEEDS, base, environments
-from isobatch.studies.claims.adam_rule import DIVISORS, UNDIVIDED
+from isobatch.studies.claims.adam_rule import UNDIVIDED
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import levels
 from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
 
+DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 RULES = ("linear", "square root", "none")
 # The best over the run at the base batch of rates that are a factor of sqrt(10) apart, from .003 (CartPole) or .03
 # (Acrobot) up to where training diverges (seeds 100 to 102). Nothing clips the gradient: the rule is about its length.

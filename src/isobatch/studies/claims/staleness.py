@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
-from isobatch.studies.base_settings import SEEDS, base, environments
+from isobatch.studies.base_settings import SEEDS
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, select
+from isobatch.studies.searched_bases import base_of, searched_environments
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
 CARTPOLE_LEVELS = (0, 2, 4, 8, 16)  # at laptop scale
 FRESH = "fresh data"
-SIZES: SettingsByName = dict(num_envs=16, num_steps=64, num_minibatches=8)
-SETTINGS: dict[str, SettingsByName] = {
-    # Lambda and entropy bonus are the paper's. With CartPole's usual ones (.8 and 0) decoupled runs failed too: .24
-    # over the run at staleness 4, where fresh data gave .74.
-    "CartPole-v1": SIZES | dict(gamma=0.99, gae_lambda=0.95, ent_coef=0.01, total_timesteps=400_000),
-    "Breakout-MinAtar": SIZES | dict(total_timesteps=300_000),
-}
 
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
-        config = base("ppo", env, scale, SETTINGS.get(env, SIZES))
+    for env in searched_environments(scale):
+        config = base_of(env, scale, "ppo")
         for level in CARTPOLE_LEVELS if (scale, env) == ("laptop", "CartPole-v1") else LEVELS[scale]:
             stale = config.replace(staleness=level)
             for objective in STALE_OBJECTIVES if level else ():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from isobatch.formatting import counted, percent
+from isobatch.formatting import counted, fraction_text, percent
 from isobatch.interop.conversion import as_algorithm
 from isobatch.rescaling import ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, rescale
 from isobatch.rescaling.evidence import Kept
@@ -22,7 +22,6 @@ from isobatch.studies.kept_returns import (
     relative_rows,
     sizes,
     tasks,
-    times_text,
     ways,
 )
 from isobatch.studies.scores import FINAL, levels, select
@@ -102,7 +101,7 @@ def in_short(rows: list[Row]) -> str:
         kept = {way: kept_at(rows, FINAL, way, times) for way in ways(rows)}
         ranked = sorted(((both[1], way) for way, both in kept.items() if both), key=lambda pair: -pair[0].value)
         if ranked:
-            at = " and ".join(map(times_text, times))
+            at = " and ".join(map(fraction_text, times))
             count = max(len(both[0]) for both in kept.values() if both)
             where = f"{title} ({at} times, mean over {counted(count, 'task')})"
             halves.append(f"{where} {', '.join(f'{way} {percent(all_)}' for all_, way in ranked)}")
@@ -116,7 +115,7 @@ def by_size(rows: list[Row], column: str) -> Iterator[str]:
         count = max((len(both[0]) for both in kept.values() if both), default=0)
         if each:
             yield (
-                f"{times_text(times)} times the environments, {MEASURES[column]} kept, mean over "
+                f"{fraction_text(times)} times the environments, {MEASURES[column]} kept, mean over "
                 f"{counted(count, 'task')}: {', '.join(each)}."
             )
 
@@ -130,7 +129,7 @@ def by_task(rows: list[Row]) -> Iterator[str]:
         for way in ways(in_env):
             kept = [kept_at(in_env, FINAL, way, [times]) for times in at]
             each.append(f"{way} {' / '.join('-' if both is None else f'{100 * both[1].value:.0f}' for both in kept)} %")
-        where = " / ".join(map(times_text, at))
+        where = " / ".join(map(fraction_text, at))
         yield f"{env}, base {base:.1f}, final return kept at {where} times: {', '.join(each)}."
 
 
