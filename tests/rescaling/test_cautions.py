@@ -32,6 +32,7 @@ def warned(result: Rescaled, *words: str) -> bool:
         (dict(advantage_norm="minibatch"), dict(factor=4), ["2,048", "8,192", "advantage_norm=iteration"]),
         (dict(gamma=0.9, gae_lambda=0.5), dict(num_steps=64), ["256 -> 64", "1.82 steps", "gae_lambda"]),
         (dict(), dict(factor=1 / 16, use=["malladi"]), ["malladi", "beta1 breaks above 10", "16-fold"]),
+        (dict(), dict(factor=0.25), ["adam-sqrt", "0.001 in place of 0.0005", "Tune it again"]),
         (dict(), dict(factor=0.25), ["advantage decay 0", "65,536", "262,144"]),
         (dict(staleness=4), dict(factor=4), ["staleness=4", "65,536", "262,144", "staleness=16"]),
         (dict(max_grad_norm=0.5), dict(factor=4), ["max_grad_norm=0.5", "2-fold", "clip-noise makes it 1;"]),

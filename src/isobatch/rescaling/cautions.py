@@ -195,6 +195,19 @@ def beyond_the_peak(before: Config, after: Config, rules: Sequence[str], critica
     )
 
 
+def rate_at_its_edge(before: Config, after: Config, rules: Sequence[str]) -> str:
+    """Measured here by the study `invariance`: docs/results/invariance.md."""
+    larger = after.geometry.optimization_batch > before.geometry.optimization_batch
+    was, now = before.hypers.learning_rate, after.hypers.learning_rate
+    if "adam-sqrt" not in rules or not larger or now <= was:
+        return ""
+    return (
+        f"adam-sqrt: a learning rate that was tuned is at the edge of what its batch bears, and {rounded(now, 4)} in "
+        f"place of {rounded(was, 4)} may be beyond it, also far below the critical batch size (docs/results/invariance.md). "
+        "Tune it again for the larger minibatch, or keep N x T where environments are added."
+    )
+
+
 def one_step_for_many(before: Config, after: Config, rules: Sequence[str]) -> str:
     """Wang & Aitchison (2024): the invariance is that of many small steps; a step for kappa of them must be small."""
     growth = after.geometry.optimization_batch / before.geometry.optimization_batch
@@ -292,6 +305,7 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         lag_times_rate(before, after),
         malladi_range(before, after, rules),
         beyond_the_peak(before, after, rules, critical_batch),
+        rate_at_its_edge(before, after, rules),
         short_half_life(before, after, rules),
         one_step_for_many(before, after, rules),
         gradient_clip(before, after, rules, critical_batch),
