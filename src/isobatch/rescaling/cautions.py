@@ -204,7 +204,8 @@ def rate_at_its_edge(before: Config, after: Config, rules: Sequence[str]) -> str
     return (
         f"adam-sqrt: a learning rate that was tuned is at the edge of what its batch bears, and {rounded(now, 4)} in "
         f"place of {rounded(was, 4)} may be beyond it, also far below the critical batch size "
-        "(docs/results/invariance.md). Tune it again for the larger minibatch, or keep N x T where environments are added."
+        "(docs/results/invariance.md). Tune it again for the larger minibatch, or keep N x T where environments are "
+        "added."
     )
 
 
