@@ -58,4 +58,4 @@ def by_half(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4)."
-STUDY = Study("ewma", CLAIM, grid, verdict, pairs=PAIRS, minutes=9)
+STUDY = Study("ewma", CLAIM, grid, verdict, pairs=PAIRS, minutes=14)
