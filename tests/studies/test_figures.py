@@ -23,7 +23,7 @@ def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> Non
     pyplot.close(figure)
     assert heights["no Adam rule"] == [pytest.approx(-0.4, abs=0.03)]
     assert heights["all rules"] == [pytest.approx(0, abs=0.03)]
-    assert len(figure.axes[0].patches) == 4 * 6 + 1  # PPG has a rule more
+    assert len(figure.axes[0].patches) == 8 * 4 + 3 * 2 + 1  # two variants more on three environments, and PPG's rule
 
 
 def test_the_curve_of_a_run_that_diverged_ends_there() -> None:

@@ -18,7 +18,6 @@ from tiny import tiny
 from isobatch.errors import UsageError
 from isobatch.executors.processes import LocalProcesses
 from isobatch.studies import jobs, runner
-from isobatch.studies import measurements as laboratory
 from isobatch.studies.claims import STUDIES, study_of
 from isobatch.studies.grid import Cell, Grid, Measurement, Row
 from isobatch.studies.lanes import train_cells
@@ -90,11 +89,10 @@ class Away(LocalProcesses):
 def test_the_laboratory_measures_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after a kill that left a run half made; and where it does not see our files, these come back."""
     config = tiny(total_timesteps=96)
-    monkeypatch.setattr(laboratory, "CHECKPOINTS", 1)
     study = dataclasses.replace(
         FAKE,
         grid=lambda scale: Grid(FAKE.grid(scale).cells[:2], 2),
-        laboratory=lambda scale: [Measurement(config, ((4, 8),))],
+        laboratory=lambda scale: [Measurement(config, ((4, 8),), checkpoints=1)],
         reading=lambda rows, measured: [f"{len(measured)} measurements."],
     )
     monkeypatch.setitem(STUDIES, "fake", study)
