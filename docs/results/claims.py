@@ -24,7 +24,7 @@ from isobatch.statistics.power import SMALLEST
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import Row
 from isobatch.studies.result_files import typed
-from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared, with_episodes
 from isobatch.studies.verdicts import estimate_text
 
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ def compared(study: str, what: str, x: Factors, y: Factors, claims: Callable[[Es
     """X minus Y, in the end and over the run; each is judged by itself."""
 
     def found() -> Outcome:
-        rows = rows_of(study)
+        rows = with_episodes(rows_of(study))
         each = [difference(*shared(scores(rows, c, **x), scores(rows, c, **y)))[1].value for c in (FINAL, MEAN)]
         return in_both(what, each, [claims(estimate) for estimate in each])
 

@@ -148,6 +148,23 @@ def test_invariance_names_the_critical_batch_size_and_what_larger_batches_lose()
     assert len(STUDIES["invariance"].reading(rows, nowhere)) == 1
 
 
+def test_batches_that_end_no_episode_are_left_out_of_invariance() -> None:
+    """They count as 0, which would look like a loss of .5."""
+    rows = [
+        row | {"final_return": None, "normalized_final": 0.0, "normalized_mean": 0.0}
+        if (row["env"], row["divisor"]) == ("Pendulum-v1", 1 / 16)
+        else row
+        for row in made_up("invariance")
+    ]
+    sentences = STUDIES["invariance"].verdict(rows)
+    larger = next(line for line in sentences if line.startswith("Batches of 16 times the base's minus the base's"))
+    assert "cannot be told from 0" in larger
+    assert "Pendulum-v1" not in larger
+    assert sentences[-1] == (
+        "Left out, because no episode ended in the steps of an environment: Pendulum-v1 at c = 1/16."
+    )
+
+
 def test_what_doubling_does_is_found() -> None:
     """KL = center^-1 x coefficient^-1/2, exactly."""
     rows = [

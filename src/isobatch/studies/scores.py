@@ -22,6 +22,12 @@ def select(rows: list[Row], **factors: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in factors.items())]
 
 
+def with_episodes(rows: list[Row]) -> list[Row]:
+    """Without cells in which no episode ended: they have no return, and the 0 that they count as says nothing."""
+    heard = {row["cell"] for row in rows if row["final_return"] is not None or row["diverged"]}
+    return [row for row in rows if row["cell"] in heard]
+
+
 def levels(rows: Iterable[Mapping[str, object]], factor: str) -> list[Any]:
     """The values of a factor, in the order of the grid."""
     return list(dict.fromkeys(row[factor] for row in rows))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from isobatch.formatting import counted
+from isobatch.formatting import counted, fraction_text
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.statistics.comparisons import Difference, difference, gap
 from isobatch.statistics.outliers import LIMIT, farthest
 from isobatch.studies.base_settings import CLASSIC
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, scores, select
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells, with_episodes
 from isobatch.studies.searched_bases import base_of, searched_environments
 from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, in_short
 
@@ -62,6 +62,8 @@ def divided(config: Config, scale: str, variants: dict[str, RuleChoice]) -> Iter
 
 
 def verdict(rows: list[Row]) -> list[str]:
+    silent = [row for row in unique_cells(rows) if row not in with_episodes(rows)]
+    rows = with_episodes(rows)
     divisors = [c for c in levels(rows, "divisor") if c >= 1]
     smallest = divisors[-1]
     sentences, questions = [], []
@@ -103,7 +105,9 @@ def verdict(rows: list[Row]) -> list[str]:
             for column, score in MEASURES.items()
         ],
     )
-    return [short, *sentences, *answers(rows, questions)]
+    unheard = [f"{row['env']} at c = {fraction_text(row['divisor'])}" for row in silent]
+    left_out = [f"Left out, because no episode ended in the steps of an environment: {', '.join(unheard)}."]
+    return [short, *sentences, *answers(rows, questions), *(left_out if silent else [])]
 
 
 def without_outlier(by_env: dict[str, Difference], sizes: dict[str, dict[str, np.ndarray]], smallest: int) -> list[str]:
@@ -132,6 +136,7 @@ def laboratory(scale: str) -> list[Measurement]:
 
 def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     """Where invariance should end by the critical batch sizes that were measured, and what larger batches lose."""
+    rows = with_episodes(rows)
     sentences, predicted, lost = [], [], []
     for env in levels(measured, "env"):
         stages, in_env = select(measured, env=env), select(rows, env=env, rules=ALL)
