@@ -37,8 +37,8 @@ def test_procgen_by_hand() -> None:
 
 
 def test_other_environments_and_given_ranges() -> None:
-    outside = {"LunarLander-v3", "BipedalWalker-v3", "Hopper-v4", "Swimmer-v4", "HalfCheetah-v4", "Walker2d-v4"}
-    assert set(OTHERS) <= {*IN_JAX, *outside}
+    mujoco = {f"{name}-v4" for name in ("Hopper", "Swimmer", "HalfCheetah", "Walker2d", "InvertedDoublePendulum")}
+    assert set(OTHERS) <= {*IN_JAX, *mujoco, "LunarLander-v3", "BipedalWalker-v3"}
     assert all("random actions" in found.source for found in OTHERS.values())
     assert normalize("CartPole-v1", 500) == 1
     assert normalize("Probe-Delay", 3, {"Probe-Delay": ReturnRange(1, 5, "by hand")}) == 0.5
