@@ -180,7 +180,8 @@ PAPER = [
         ),
     ),
     Entry(
-        "sections 3.1, 3.2", "Invariance ends as the batch approaches a critical size", "invariance",
+        "sections 3.1, 3.2", "Invariance ends at large batches (not where the measured critical size says)",
+        "invariance",
         compared(
             "invariance", "c = 1 minus c = 1/16, of 1,024 samples", {"rules": "all rules", "divisor": 1},
             {"rules": "all rules", "divisor": 1 / 16}, above,

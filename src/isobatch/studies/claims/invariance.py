@@ -178,7 +178,7 @@ def loss(rows: list[Row], divisor: float) -> float:
 
 
 def share_lost(batch: int, critical: float) -> float:
-    """Samples that a batch needs more than small ones for the same progress, as a share (McCandlish 2018, eq. 2.11)."""
+    """Samples that a batch needs more than small ones for the same progress, as a share (McCandlish 2018)."""
     return batch / (batch + critical)
 
 
