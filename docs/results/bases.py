@@ -3,9 +3,10 @@
     python docs/results/bases.py [--only ENV] [--kind NAME] [--out runs/bases]
     python docs/results/bases.py --page       search nothing: write the page of what was found
 
-Every algorithm of a study has its own search on each environment, at the batch of the study, and all of an environment
-have as many trials, seeds and steps. Searches that are finished are kept; one that was interrupted goes on. Each
-environment has a process of its own, since JAX is set up otherwise for those that step outside it.
+Every variant of a study that has settings of its own has its own search on each environment, at the batch of the
+study; what is compared has as many trials, seeds and steps. Searches that are finished are kept; one that was
+interrupted goes on. Each environment has a process of its own, since JAX is set up otherwise for those that step
+outside it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HERE = Path(__file__).parent
 PAGE = HERE / "bases.md"
 FOUND = HERE.parents[1] / "src" / "isobatch" / "studies" / FILE
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
-RANGES = ("learning_rate", "ent_coef=1e-4:0.05", "gae_lambda", "gamma")
+SETTINGS = ("learning_rate", "ent_coef", "gae_lambda", "gamma")  # that are searched
 
 
 @dataclass(frozen=True)
@@ -42,22 +43,25 @@ class Effort:
 
 
 CLASSIC, MINATAR, OUTSIDE = Effort(24, 4, 24, 8, 160), Effort(18, 3, 18, 6, 60), Effort(12, 1, 1, 3, 20)
+RATE = Effort(8, 3, 8, 6, 36)
 
 
-def effort_on(env: str) -> Effort:
-    """More where steps cost less."""
+def effort_of(env: str, kind: str) -> Effort:
+    """More where steps cost less, and where more is searched than a rate."""
+    if len(SEARCHES[kind].ranges) == 1:
+        return RATE
     return OUTSIDE if env.startswith("envpool/") else MINATAR if env.endswith("-MinAtar") else CLASSIC
 
 
 def search(env: str, kind: str, out: Path) -> None:
     """Unless it is done."""
-    folder, effort = out / f"{bare_id(env)}-{kind}", effort_on(env)
+    folder, effort = out / f"{bare_id(env)}-{kind}", effort_of(env, kind)
     result = folder / "result.json"
     if result.exists():
         return
     start = start_of(env, kind)
     tuned = ib.tune(
-        start, out=folder, budget=effort.runs * start.env_steps, search=RANGES, group=effort.group,
+        start, out=folder, budget=effort.runs * start.env_steps, search=SEARCHES[kind].ranges, group=effort.group,
         num_seeds=effort.num_seeds, lanes=effort.lanes, confirm_seeds=effort.confirm_seeds,
     )  # fmt: skip
     print(f"{env}, {kind}", *tuned.sentences(), sep="\n  ", flush=True)
@@ -78,11 +82,11 @@ def found_in(out: Path) -> dict[str, dict[str, Any]]:
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     winner = result["finalists"][0]
-    start = next((trial for trial in result["trials"] if trial["number"] == 0), None)
+    start = next(trial for trial in result["trials"] if trial["number"] == 0)["scores"][-1]
     return {
         "settings": {name: digits(value) for name, value in winner["settings"].items()},
         "returns": [digits(value) for value in winner["returns"]],
-        "start": None if start is None else digits(start["scores"][-1]),
+        "start": None if start is None else digits(start),
         "trials": len(result["trials"]),
         "env_steps": result["env_steps"],
     }
@@ -94,17 +98,19 @@ def digits(value: float) -> float:
 
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
-    names = [item.partition("=")[0] for item in RANGES]
-    lines = [f"| environment | search | start | found, mean of new seeds (worst, best) | {' | '.join(names)} | steps |"]
-    lines.append(f"|---|---|---:|---:|{'---:|' * len(names)}---:|")
+    names = " | ".join(SETTINGS)
+    lines = [f"| environment | search | start | found, mean of new seeds (worst, best) | {names} | steps |"]
+    lines.append(f"|---|---|---:|---:|{'---:|' * len(SETTINGS)}---:|")
     for env in TASKS:
         for kind in searches_on(env):
             if one := found.get(env, {}).get(kind):
                 ends = one["returns"]
                 mean = by_magnitude(sum(ends) / len(ends))
                 spread = f"{by_magnitude(min(ends))}, {by_magnitude(max(ends))}"
-                start = "" if one["start"] is None else by_magnitude(one["start"])
-                values = " | ".join(f"{one['settings'][name]:g}" for name in names)
+                start = "diverged" if one["start"] is None else by_magnitude(one["start"])
+                values = " | ".join(
+                    f"{one['settings'][name]:g}" if name in one["settings"] else "" for name in SETTINGS
+                )
                 steps = f"{one['env_steps'] / 1e6:.1f}M"
                 lines.append(f"| {env} | {kind} | {start} | {mean} ({spread}) | {values} | {steps} |")
     return lines
@@ -119,7 +125,7 @@ def main() -> None:
     args = parser.parse_args()
     kinds = [args.kind] if args.kind else list(SEARCHES)
     if args.only:
-        for kind in kinds:
+        for kind in [kind for kind in kinds if kind in searches_on(args.only)]:
             search(args.only, kind, args.out)
     elif not args.page:
         for kind in kinds:

@@ -2,9 +2,9 @@
 
     python docs/results/batch_schedule.py [--seeds 8] [--only CartPole-v1]
 
-The base of the study `newer-rules`, PPO-EWMA below the critical batch size: 16 environments x 32 steps in minibatches
-of 32. Constant batches of 1, 4 and 16 times that by the rules, and one that grows through these three, on equal steps;
-each in three stages, so that all of them begin new episodes as often.
+A quarter of the searched base of the study `invariance`, by the rules: PPO-EWMA, 16 environments x 32 steps in
+minibatches of 16. Constant batches of 1, 4 and 16 times that by the rules, and one that grows through these three, on
+equal steps; each in three stages, so that all of them begin new episodes as often.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from isobatch.rescaling import rescale
 from isobatch.settings.batch_schedule import parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.statistics.aggregates import contrast
-from isobatch.studies.base_settings import base
+from isobatch.studies.searched_bases import CLASSIC, searched
 from isobatch.training.metrics import RETURN, Table
 from isobatch.training.stages import stage_configs, train_stages
 
 PAGE = Path(__file__).parent / "batch-schedule.md"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
-ENVS = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")
 SMALL = 16  # environments
 SCHEDULES = {
     "16 environments": "0:16,0.25:16,0.5:16",
@@ -40,8 +39,7 @@ LAST = 0.25  # share of the run whose mean is the final return: episodes of 500 
 
 
 def config_of(env: str) -> Config:
-    whole = base("ppo-ewma", env, "laptop", objective="kl", advantage_norm="ewma", max_grad_norm="inf")
-    config = rescale(whole.replace(lr_schedule="constant"), factor=4).after
+    config = rescale(searched(env, "divided"), factor=4).after
     assert config.num_envs == SMALL
     return config
 
@@ -82,7 +80,7 @@ def rows_of(env: str, seeds: int) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--only", choices=ENVS, nargs="+", default=list(ENVS))
+    parser.add_argument("--only", choices=CLASSIC, nargs="+", default=list(CLASSIC))
     args = parser.parse_args()
     columns = ["environment", "batch", "gradient steps", "final return", "over the run"]
     columns += ["final minus 16's", "over the run minus 16's"]

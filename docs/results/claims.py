@@ -28,6 +28,7 @@ from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared,
 from isobatch.studies.verdicts import estimate_text
 
 HERE = Path(__file__).parent
+SMALLEST_BATCH = 64  # what the base's is divided by
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 Factors = dict[str, object]
 
@@ -104,31 +105,47 @@ def stale(level: int, treatment: str) -> Factors:
 
 def without(rule: str) -> tuple[Factors, Factors]:
     """All rules, and the smallest batch without one of them."""
-    return {"rules": "all rules", "divisor": 64}, {"rules": rule, "divisor": 64}
+    return {"rules": "all rules", "divisor": SMALLEST_BATCH}, {"rules": rule, "divisor": SMALLEST_BATCH}
 
 
-def epochs() -> Outcome:
+def epochs(largest: int) -> Outcome:
     """Largest minus smallest batch, by the number of epochs: invariance with one, and none with several."""
     parts, verdicts = [], []
     for column, name in ((FINAL, "in the end"), (MEAN, "over the run")):
-        ends = {
-            count: difference(*(scores(rows_of("epochs"), column, update_epochs=count, divisor=c) for c in (1, 16)))[
-                1
-            ].value
+        pairs = {
+            count: [
+                scores(rows_of("epochs"), column, update_epochs=count, divisor=c) for c in (largest, SMALLEST_BATCH)
+            ]
             for count in (1, 4)
         }
-        terms = [
-            (sign * a, x)
-            for count, sign in ((4, 1.0), (1, -1.0))
-            for a, x in difference_terms(
-                *(scores(rows_of("epochs"), column, update_epochs=count, divisor=c) for c in (1, 16))
-            )
-        ]
+        ends = {count: difference(*pair)[1].value for count, pair in pairs.items()}
+        terms = [(sign * a, x) for count, sign in ((4, 1.0), (1, -1.0)) for a, x in difference_terms(*pairs[count])]
         more = contrast([(a * np.sign(ends[4].value), x) for a, x in terms])[0]
         verdicts.append(above(more))
         parts.append(f"{estimate_text(ends[1], 3)} with one epoch, {estimate_text(ends[4], 3)} with four, {name}")
     verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
-    return Outcome(verdict, "c = 1 minus c = 16: " + "; ".join(parts))
+    return Outcome(verdict, f"c = {largest} minus c = {SMALLEST_BATCH}: " + "; ".join(parts))
+
+
+def everywhere(study: str, x: Factors, y: Factors) -> Callable[[], Outcome]:
+    """X is better than Y on every environment: it does not hold if Y is on one of them, by its interval."""
+
+    def found() -> Outcome:
+        verdicts, parts = [], []
+        for column, name in ((FINAL, "in the end"), (MEAN, "over the run")):
+            by_env = difference(scores(rows_of(study), column, **x), scores(rows_of(study), column, **y))[0]
+            each = [one.value for one in by_env.values()]
+            above, below = sum(one.low > 0 for one in each), sum(one.high < 0 for one in each)
+            verdicts.append(FAILS if below else HOLDS if above == len(each) else UNDECIDED)
+            higher = sum(one.value > 0 for one in each)
+            parts.append(
+                f"of {len(each)} environments {higher} are above 0, {above} by their intervals, and {below} below 0 by "
+                f"theirs, {name}"
+            )
+        verdict = verdicts[0] if len(set(verdicts)) == 1 else f"{verdicts[0]} in the end, {verdicts[1]} over the run"
+        return Outcome(verdict, "; ".join(parts))
+
+    return found
 
 
 def halving() -> Outcome:
@@ -150,10 +167,20 @@ def in_gradients(begin: str) -> Outcome | None:
     return None
 
 
+MANY, LONG = ({"shape": shape, "searched": "of their own"} for shape in ("128 x 8", "2 x 512"))
 PAPER = [
     Entry(
         "figure 1a", "Treating stale data as recent makes training unstable", "staleness",
         compared("staleness", "decoupled minus recent, 8 iterations", stale(8, "decoupled"), stale(8, "recent"), above),
+    ),
+    *(
+        Entry(
+            "figure 1", f"Even a little staleness hurts with PPO's own objective, {which}", "staleness",
+            compared("staleness", f"fresh data minus {name}, 4 iterations", {"staleness": 0}, stale(4, name), above),
+        )
+        for name, which in (
+            ("recent", "the data taken for recent"), ("behavior", "both policies that of the data"),
+        )
     ),
     Entry(
         "figure 1b", "With the decoupled objective little is lost until a staleness of about 8", "staleness",
@@ -194,6 +221,25 @@ PAPER = [
             {"rules": "no EWMA, weak KL penalty"}, above,
         ),
     ),
+    Entry(
+        "figure 2", "They are one for the smallest batch too", "invariance",
+        compared(
+            "invariance", "all rules at c = 64 minus the reference", {"rules": "all rules", "divisor": SMALLEST_BATCH},
+            {"rules": "no EWMA, weak KL penalty"}, above,
+        ),
+    ),
+    *(
+        Entry(
+            "figures 2, 3", f"Adam's step size is the adjustment that matters most: more than {name}", "invariance",
+            compared(
+                "invariance", f"without {name} minus without that of Adam, c = 64", without(rule)[1],
+                without("no Adam rule")[1], above,
+            ),
+        )
+        for name, rule in (
+            ("that of advantage normalization", "no advantage rule"), ("that of the EWMA", "no EWMA rule"),
+        )
+    ),
     *(
         Entry(
             "figures 2, 3", f"The smallest batch needs the {name}", "invariance",
@@ -224,20 +270,32 @@ PAPER = [
         Entry(
             "section 3.1", claim, "sgd-rule",
             compared(
-                "sgd-rule", f"{rule}: c = 16 minus c = 64", {"sgd_rule": rule, "divisor": 16},
-                {"sgd_rule": rule, "divisor": 64}, claims,
+                "sgd-rule", f"{rule}: c = {c} minus c = 64",
+                {"sgd_rule": "nothing to do" if c == 1 else rule, "divisor": c},
+                {"sgd_rule": rule, "divisor": SMALLEST_BATCH}, claims,
             ),
         )
+        for c, where in ((1, ""), (4, ", below the base"))
         for rule, claim, claims in (
-            ("linear", "With SGD a learning rate that follows the batch itself keeps batch sizes alike", none),
-            ("square root", "With SGD its square root does not", differs),
+            ("linear", f"With SGD a learning rate that follows the batch itself keeps batch sizes alike{where}", none),
+            ("square root", f"With SGD its square root does not{where}", differs),
         )
     ),
-    Entry("section 4", "The adjustments need one policy epoch", "epochs", epochs),
+    *(
+        Entry("section 4", f"The adjustments need one policy epoch{where}", "epochs", partial(epochs, c))
+        for c, where in ((1, ""), (4, ", below the base"))
+    ),
     *(
         Entry(
             "figure 4", f"EWMA improves {plain.upper()}, a little", "ewma",
             compared("ewma", f"{plain}-ewma minus {plain}", {"algo": f"{plain}-ewma"}, {"algo": plain}, improves),
+        )
+        for plain in ("ppo", "ppg")
+    ),
+    *(
+        Entry(
+            "figure 4", f"EWMA improves {plain.upper()} on every environment", "ewma",
+            everywhere("ewma", {"algo": f"{plain}-ewma"}, {"algo": plain}),
         )
         for plain in ("ppo", "ppg")
     ),
@@ -281,7 +339,7 @@ POST = [
     Entry("conclusion", "The choice of N and T influences learning: 16 x 64 against 4 x 256", "gradients",
           partial(in_gradients, "The choice of N and T influences learning")),
     Entry("text", "Many environments for few steps beat few for many (Mayor et al. 2025)", "geometry",
-          compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
+          compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
 ]  # fmt: skip
 GUIDE = [
     Entry("n_steps", "Longer rollouts reduce the bias of bootstrapping", "gradients",
@@ -289,7 +347,7 @@ GUIDE = [
     Entry("n_steps", "Consecutive samples are correlated, so worth less", "gradients",
           partial(in_gradients, "It is the covariance along a trajectory")),
     Entry("n_envs", "More environments instead of steps learn better", "geometry",
-          compared("geometry", "128 x 8 minus 2 x 512", {"shape": "128 x 8"}, {"shape": "2 x 512"}, above)),
+          compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
     Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",
           compared("adam-rule", "square root minus unchanged, c = 64", {"adam_rule": "square root", "divisor": 64},
                    {"adam_rule": "none", "divisor": 64}, above)),
@@ -303,7 +361,21 @@ QUESTION = [
             {"optimizer": optimizer, "aggregation": "trajectory"}, no_loss,
         ),
     )
-    for optimizer, name in (("adam", "Adam"), ("sgd", "SGD, each at its best rate"))
+    for optimizer, name in (("adam", "Adam"), ("sgd", "SGD"))
+] + [
+    Entry(
+        "question", f"Dividing by each trajectory's length gives another direction, and costs: {where}, with {name}",
+        "aggregation",
+        compared(
+            "aggregation", "sum minus mean over trajectories of their means",
+            which | {"optimizer": optimizer, "aggregation": "trajectory"},
+            which | {"optimizer": optimizer, "aggregation": "trajectory-mean"}, above,
+        ),
+    )
+    for which, where in (
+        ({}, "all environments"), ({"env": "Breakout-MinAtar"}, "where lengths differ within a batch, on Breakout"),
+    )
+    for optimizer, name in (("adam", "Adam"), ("sgd", "SGD"))
 ]  # fmt: skip
 ARXIV = "https://arxiv.org/abs/2110.00641"
 BLOG = "https://iclr-blogposts.github.io/2026/blog/2026/ppo-batch-size/"
@@ -318,10 +390,10 @@ INTRODUCTION = f"""\
 and its 95 % interval, in normalized return unless it says otherwise. A claim of a difference *holds* if the interval
 lies above 0 and *does not hold* if it lies below 0, or wholly below {SMALLEST} where the claim is of a large one; a
 claim of no difference *holds* if the interval lies within {SMALLEST} of 0 and *does not hold* if it excludes 0;
-everything else is *undecided*. Environments are small. The bases of `staleness`, `invariance`, `adam-rule` and `ewma`
-were [searched](bases.md) for each algorithm and environment; those of the other pages were not, and each page says what
-that means for its claim. Made from the committed rows by `python docs/results/claims.py`. Advice without an experiment
-is checked by [`isobatch advise`](../advice.md)."""
+everything else is *undecided*. Environments are small. The settings that studies begin with were [searched](bases.md)
+for each variant and environment, with equal effort for what is compared. Made from the committed rows by `python
+docs/results/claims.py`. Advice without an experiment is checked by [`isobatch
+advise`](../advice.md)."""
 
 
 def lines() -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Run every study and fill in its page docs/results/NAME.md: tables, pictures, verdict, times.
 
-At laptop scale, unless SCALES says otherwise.
+At laptop scale.
 
     python docs/results/studies.py [--only NAME [--envs ID,...]] [--processes N] [--out runs]
     python docs/results/studies.py --verdicts [--only NAME]     what the committed rows say, judged and drawn again
@@ -64,10 +64,9 @@ PICTURES = {  # of each study, those that its page shows; `averages` are in the 
     "newer-rules": ["averages", "scores"],
     "explain": ["curves-stale-data", "curves-no-Adam-rule"],
 }
-SCALES = {"sgd-rule": "quick"}
+SCALE = "laptop"
 ADDED = "Settings that were added"
-BUSY = ("newer-rules", "transfer", "explain")  # trained while the machine had other work: no time is stated
-WITH_LABORATORY = ("geometry",)  # whose sentences, which begin with an environment, have no committed rows yet
+BUSY = ("transfer",)  # trained while the machine had other work: no time is stated
 
 
 def main() -> None:
@@ -87,9 +86,8 @@ def main() -> None:
             page.write_text(with_verdict(page.read_text(), name, rows))
             redraw(name, rows)
             continue
-        scale = SCALES.get(name, "laptop")
-        path = args.out / f"study-{name}-{scale}"
-        words = ["isobatch", "study", "run", name, "--scale", scale, "--out", str(path), "--json"]
+        path = args.out / f"study-{name}-{SCALE}"
+        words = ["isobatch", "study", "run", name, "--scale", SCALE, "--out", str(path), "--json"]
         words += ["--envs", args.envs] if args.envs else []
         words += ["--processes", str(args.processes)] if args.processes else []
         done = subprocess.run([sys.executable, "-m", *words], check=True, stdout=subprocess.PIPE, text=True)
@@ -105,21 +103,18 @@ def rows_of(text: str) -> list[Row]:
 
 
 def with_verdict(text: str, name: str, rows: list[Row]) -> str:
-    """A page with what these rows say: pictures, verdict and tables; what the laboratory said stays."""
+    """A page with what these rows, and those of the laboratory, say: pictures, verdict and tables."""
     measured = text[text.index(BEGIN) : text.index(END)]
     head = measured[: re.search(r"^(!\[|\* )", measured, re.MULTILINE).start()]
-    kept = [line for line in measured.split("\n") if line.startswith(tuple(f"* {env}" for env in levels(rows, "env")))]
     sentences, laboratory = study_of(name).verdict(rows), HERE / f"{name}-{LABORATORY}"
     if laboratory.is_file():
         sentences += study_of(name).reading(rows, rows_of(laboratory.read_text()))
-    elif name in WITH_LABORATORY:
-        sentences += [line.removeprefix("* ") for line in kept if line.removeprefix("* ") not in sentences]
     table = summarize_rows(rows, factors_of(name))
     return text.replace(measured, f"{head}{body(name, sentences, table)}\n")
 
 
 def factors_of(name: str) -> list[str]:
-    return study_of(name).grid(SCALES.get(name, "laptop")).sizes()["factors"]
+    return study_of(name).grid(SCALE).sizes()["factors"]
 
 
 def add(name: str, out: Path) -> None:
@@ -128,8 +123,8 @@ def add(name: str, out: Path) -> None:
     The first setting of each of their environments that was there before is trained again beside them: what was
     committed must not differ.
     """
-    study, scale, rows, factors = study_of(name), SCALES.get(name, "laptop"), committed_rows(name), factors_of(name)
-    grid = study.grid(scale)
+    study, rows, factors = study_of(name), committed_rows(name), factors_of(name)
+    grid = study.grid(SCALE)
 
     def place(row: Row) -> tuple[object, ...]:
         return (row["env"], *(row[factor] for factor in factors))
@@ -142,8 +137,8 @@ def add(name: str, out: Path) -> None:
     if not missing:
         return
     part = dataclasses.replace(study, grid=lambda scale: Grid([*again, *missing], grid.num_seeds), laboratory=nothing)
-    folder = out / f"study-{name}-{scale}-added"
-    new = run_study(part, scale, folder).rows()
+    folder = out / f"study-{name}-{SCALE}-added"
+    new = run_study(part, SCALE, folder).rows()
     repeated = {place({"env": cell.config.env} | cell.factors) for cell in again}
     sentences = []
     for column, score in MEASURES.items() if again else ():
@@ -239,7 +234,7 @@ def write_page(name: str, path: Path, report: dict[str, Any]) -> None:
     for picture in PICTURES[name]:
         shutil.copyfile(path / f"{picture}.png", HERE / f"{name}-{picture}.png")
     (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress((path / "rows.csv").read_bytes(), mtime=0))
-    if (path / LABORATORY).is_file() and name not in WITH_LABORATORY:
+    if (path / LABORATORY).is_file():
         shutil.copyfile(path / LABORATORY, HERE / f"{name}-{LABORATORY}")
     redraw(name, committed_rows(name))
     page = HERE / f"{name}.md"

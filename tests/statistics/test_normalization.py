@@ -12,6 +12,7 @@ import pytest
 from isobatch.envs.catalog import IN_JAX
 from isobatch.envs.registry import make_env
 from isobatch.errors import UsageError
+from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.normalization import (
     FIRST_EIGHT,
     LAST_EIGHT,
@@ -21,8 +22,22 @@ from isobatch.statistics.normalization import (
     band,
     bounds_of,
     normalize,
+    possible,
     range_of,
 )
+
+
+def test_an_interval_goes_no_further_than_episodes_can() -> None:
+    """CartPole's 500 is 1; its 0 is -22.3/477.7. Acrobot's 0 is 498.7/419.3, and LunarLander has no bounds."""
+    most, least, acrobat = 1.0, -22.3 / 477.7, 498.7 / 419.3
+    assert possible(Estimate(0.8, -0.5, 1.3), ["CartPole-v1"]) == Estimate(0.8, pytest.approx(least), most)
+    assert possible(Estimate(0.8, 0.7, 0.9), ["CartPole-v1"]) == Estimate(0.8, 0.7, 0.9)
+    both = possible(Estimate(0.8, 0.5, 1.3), ["CartPole-v1", "Acrobot-v1"])
+    assert both.high == pytest.approx((most + acrobat) / 2)
+    assert possible(Estimate(0.8, -9.0, 9.0), ["CartPole-v1", "LunarLander-v3"]) == Estimate(0.8, -9.0, 9.0)
+    longer = Estimate(1.5, 1.2, 1.8)  # a time limit of one's own may allow more, and then the mean says so
+    assert possible(longer, ["CartPole-v1"]) == Estimate(1.5, 1.2, 1.5)
+    assert possible(Estimate(0.5, 0.1, 2.0), ["my_module:Unknown-v0"]).high == 2.0
 
 
 def test_procgen_by_hand() -> None:

@@ -176,6 +176,24 @@ def test_procgen_has_two_halves() -> None:
     assert halves(some.envs) == {}
 
 
+def test_differences_are_given_without_an_outlier() -> None:
+    """Seven environments with equal differences but for one: the eighth stands apart, and three are too few."""
+    rows = made_up("staleness")
+    envs = sorted({row["env"] for row in rows})
+    apart = envs[0]
+    spoiled = [
+        row | {"normalized_final": row["normalized_final"] - 5.0}
+        if (row["env"], row["treatment"], row["staleness"]) == (apart, "recent", 8)
+        else row
+        for row in rows
+    ]
+    begin = "Staleness 8: decoupled minus recent, in normalized final return"
+    line = next(line for line in STUDIES["staleness"].verdict(spoiled) if line.startswith(begin))
+    assert re.search(rf"{apart} \+5\.0.*; without {apart}, an outlier, -?0\.0", line)
+    few = [row for row in spoiled if row["env"] in envs[:3]]
+    assert "an outlier" not in " ".join(STUDIES["staleness"].verdict(few))
+
+
 def test_the_gap_is_given_without_an_outlier() -> None:
     """As the paper has it without Heist: one of five environments, whose smallest batch fails, stands apart."""
     rows = made_up("invariance")

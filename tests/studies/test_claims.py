@@ -35,7 +35,7 @@ def test_every_grid_builds(name: str, scale: str) -> None:
     grid = study.grid(scale)
     sizes = grid.sizes()
     if name == "explain":
-        assert sizes["environments"] == ["Pendulum-v1"]  # where the harms are
+        assert sizes["environments"] == ["Pendulum-v1", "Breakout-MinAtar"]  # where the harms are
     else:
         games = len(ENTRIES) if name == "transfer" else 16
         assert len(sizes["environments"]) == {"quick": 1, "paper": games}.get(scale, len(sizes["environments"]))
@@ -88,7 +88,9 @@ def test_verdicts_follow_the_numbers() -> None:
     assert "probability 1.00" in sentence("ewma", {"algo": "ppo-ewma"}, "A run of ppo-ewma")
     assert "best 0.90 at 32 x 4" in sentence("prox-grid", {"center_of_mass": 32, "kl_coef": 4.0}, "Normalized")
     several = {"update_epochs": 4, "divisor": 16}
-    assert "final return: c = 1: 0.50, c = 16: 0.90; a gap of 0.4" in sentence("epochs", several, "E = 4")
+    assert "final return: c = 1: 0.50, c = 4: 0.50, c = 16: 0.90, c = 64: 0.50; a gap of 0.4" in sentence(
+        "epochs", several, "E = 4"
+    )
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
     assert "c = 64: 0.89" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 64}, "CartPole-v1, linear")
     in_short = STUDIES["adam-rule"].verdict(made_up("adam-rule"))[0]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
 
 BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
+BLOG_POST_MINUTES = 5  # as the studies' minutes
 BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, again)."
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
@@ -60,7 +61,7 @@ def _list(args: argparse.Namespace) -> int:
             {"name": name, "claim": study.claim, "laptop_minutes": study.minutes, **sizes[name]}
             for name, study in STUDIES.items()
         ]
-        studies.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM})
+        studies.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM, "laptop_minutes": BLOG_POST_MINUTES})
         console.print_json({"studies": studies})
         return 0
     console.out.print("settings x seeds, and environment steps of all of them, at each scale; minutes on 2 cores:")
@@ -69,7 +70,7 @@ def _list(args: argparse.Namespace) -> int:
         [name, *map(_size, sizes[name].values()), str(study.minutes or "-"), study.claim]
         for name, study in STUDIES.items()
     ]
-    rows.append([BLOG_POST, *("-" for _ in SCALES), "-", BLOG_POST_CLAIM])
+    rows.append([BLOG_POST, *("-" for _ in SCALES), str(BLOG_POST_MINUTES), BLOG_POST_CLAIM])
     console.out.print(console.text_table(["study", *SCALES, "minutes", "claim"], rows))
     return 0
 

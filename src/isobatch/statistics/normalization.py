@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from isobatch.errors import UsageError, near_matches
 from isobatch.settings.presets import bare_id
+from isobatch.statistics.bootstrap import Estimate
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,18 @@ def within(mean: np.ndarray, deviation: np.ndarray, low: float, high: float) -> 
     """mean -+ deviation, no further than from low to high."""
     # A time limit of one's own may allow more, and then the mean says so.
     return np.maximum(mean - deviation, np.minimum(mean, low)), np.minimum(mean + deviation, np.maximum(mean, high))
+
+
+def possible(mean: Estimate, envs: Iterable[str]) -> Estimate:
+    """A mean of normalized returns over environments whose interval is no wider than what their episodes can return."""
+    lowest, highest = np.mean([_normalized_bounds(env) for env in envs], axis=0)
+    low, high = max(mean.low, min(mean.value, lowest)), min(mean.high, max(mean.value, highest))
+    return Estimate(mean.value, float(low), float(high))
+
+
+def _normalized_bounds(env: str) -> np.ndarray:
+    bounds = bounds_of(env)
+    return normalize(env, bounds) if np.any(np.isfinite(bounds)) else np.array(bounds)
 
 
 def _name(env: str) -> str:

@@ -14,7 +14,7 @@ from isobatch.errors import RunError, UsageError
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.statistics.normalization import band, halves
+from isobatch.statistics.normalization import band, halves, possible
 from isobatch.studies.averages import Averages, averages_of
 from isobatch.studies.charts import Bars, gaps_of, longest_run, pairs_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
@@ -125,7 +125,7 @@ def draw_scores(rows: list[Row], factors: list[str], title: str) -> Figure:
             for variant, chosen in by_variant(select(rows, env=env), factors).items():
                 values, y = np.array([row[column] for row in chosen]), variants.index(variant) + shift
                 axes.plot(values, np.full(len(values), y), "o", color=color, alpha=0.3, markersize=3)
-                mean, _ = contrast([(1.0, values)])
+                mean = possible(contrast([(1.0, values)])[0], [env])
                 axes.errorbar(mean.value, y, xerr=ends(mean), fmt="D", color=color, markersize=4, label=label)
         axes.set(xlabel="normalized return", yticks=range(len(variants)), ylim=(len(variants) - 0.5, -0.5))
         place = axes.get_subplotspec()

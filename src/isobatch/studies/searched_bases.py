@@ -1,8 +1,8 @@
-"""The settings that studies about the paper's claims begin with: each algorithm's own, searched on each environment.
+"""The settings that studies of claims begin with: each variant's own, searched on each environment.
 
 A claim about batch sizes is not tested by settings that nobody tuned: where a base learns slowly, whatever makes it
-faster seems better. docs/results/bases.py searches, all algorithms of an environment with equal effort, and writes
-searched_bases.json. Gradient steps take 64 samples, which leaves room below the critical batch size from early on.
+faster seems better. docs/results/bases.py searches, all variants that a study compares with equal effort, and writes
+searched_bases.json. At the paper's scale a study begins with the paper's settings.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import NamedTuple, TypedDict
 
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import preset
-from isobatch.studies.base_settings import base, environments
+from isobatch.settings.presets import PROCGEN, PROCGEN_PHASES, preset
+from isobatch.statistics.normalization import PROCGEN_HARD
 
 FILE = "searched_bases.json"
+SEEDS = {"quick": 4, "laptop": 6, "paper": 4}  # of most studies
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,19 @@ TASKS = {
     "envpool/InvertedDoublePendulum-v4": Task(196_608, NORMALIZED),
     "envpool/Hopper-v4": Task(131_072, NORMALIZED),
 }
+CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")  # where steps are cheapest
+EPISODES, PIECES = CLASSIC[:2], ("Breakout-MinAtar",)  # trajectories of the study `aggregation`
 
 
 class Search(NamedTuple):
-    """An algorithm and the settings of its batch, which are not searched."""
+    """An algorithm and the settings of its batch, which are not searched; where; and what is."""
 
     algo: str
     settings: SettingsByName
+    envs: tuple[str, ...] = tuple(TASKS)
+    ranges: tuple[str, ...] = ("learning_rate", "ent_coef=1e-4:0.05", "gae_lambda", "gamma")
+    begin: str = ""
+    """Another search, whose result this one begins with."""
 
 
 COMMON: SettingsByName = dict(update_epochs=1, lr_schedule="constant", ent_coef=0.01, learning_rate=1e-3)
@@ -57,44 +64,99 @@ LARGE: SettingsByName = COMMON | dict(num_envs=64, num_steps=32, num_minibatches
 PHASES: SettingsByName = dict(objective="kl", policy_iterations_per_phase=16, aux_epochs=3, aux_minibatches=16)
 # Gradients are not clipped, as in the paper: a bound on the norm acts differently on gradients of another noise.
 UNCLIPPED: SettingsByName = dict(objective="kl", advantage_norm="ewma", max_grad_norm="inf")
+SEVERAL_EPOCHS = 4
 SEARCHES = {
     "ppo": Search("ppo", SMALL),
     "ppo-ewma": Search("ppo-ewma", SMALL),
     "ppg": Search("ppg", SMALL | PHASES),
     "ppg-ewma": Search("ppg-ewma", SMALL | PHASES),
     "divided": Search("ppo-ewma", LARGE | UNCLIPPED),
-    "divided-ppg": Search("ppg-ewma", LARGE | PHASES | UNCLIPPED),
+    # The algorithm with the most rules, where it is cheapest.
+    "divided-ppg": Search("ppg-ewma", LARGE | PHASES | UNCLIPPED, CLASSIC[:1]),
+    "divided-epochs": Search("ppo-ewma", LARGE | UNCLIPPED | dict(update_epochs=SEVERAL_EPOCHS), CLASSIC),
+    "divided-sgd": Search(
+        "ppo-ewma", LARGE | UNCLIPPED | dict(optimizer="sgd", learning_rate=0.1), CLASSIC,
+        ("learning_rate=1e-2:1", "ent_coef=1e-4:0.05", "gae_lambda", "gamma"),
+    ),
+    "128x8": Search("ppo-ewma", SMALL | dict(num_envs=128, num_steps=8), (*CLASSIC, *PIECES)),
+    "2x512": Search("ppo-ewma", SMALL | dict(num_envs=2, num_steps=512), (*CLASSIC, *PIECES)),
+}  # fmt: skip
+
+# How losses become one number (the study `aggregation`): what differs is how long a step is and where it goes, so the
+# rate alone is searched, over equally many decades. Adam takes the scale away if nothing clips the gradient before;
+# `constant` is `trajectory` in another scale and has its rate, with SGD times the scale.
+WHOLE: SettingsByName = dict(
+    num_envs=16, num_steps=500, num_minibatches=1, update_epochs=1, lr_schedule="constant", max_grad_norm="inf"
+)  # whole episodes: a rollout has room for one at least, and one gradient step is taken on it
+ADAM_RATES = (0.003, "learning_rate=1e-4:1e-1")
+SGD_RATES = {  # where a search begins, and its range
+    ("reinforce", "timestep"): (0.1, "learning_rate=1e-2:10"),
+    ("reinforce", "trajectory"): (0.001, "learning_rate=1e-4:1e-1"),
+    ("reinforce", "trajectory-mean"): (0.1, "learning_rate=1e-2:10"),
+    ("ppo", "timestep"): (0.1, "learning_rate=1e-2:10"),
+    ("ppo", "trajectory"): (0.01, "learning_rate=1e-3:1"),
+    ("ppo", "trajectory-mean"): (0.1, "learning_rate=1e-2:10"),
 }
-ONLY = {"divided-ppg": "CartPole-v1"}  # the algorithm with the most rules, where it is cheapest
+
+
+def aggregation_search(algo: str, optimizer: str, aggregation: str) -> str:
+    """The name of a search for a rate."""
+    return f"{algo}-{optimizer}-{aggregation}"
+
+
+def aggregation_searches() -> dict[str, Search]:
+    """REINFORCE on whole episodes, and PPO on the pieces of them in a rollout."""
+    found = {}
+    for algo, aggregation in SGD_RATES:
+        for optimizer in ("adam", "sgd"):
+            rate, within = ADAM_RATES if optimizer == "adam" else SGD_RATES[algo, aggregation]
+            one = dict(optimizer=optimizer, aggregation=aggregation, learning_rate=rate, max_grad_norm="inf")
+            whole, begin = (WHOLE, "") if algo == "reinforce" else ({}, "ppo")
+            envs = EPISODES if algo == "reinforce" else PIECES
+            found[aggregation_search(algo, optimizer, aggregation)] = Search(algo, whole | one, envs, (within,), begin)
+    return found
+
+
+SEARCHES |= aggregation_searches()
 
 
 def searches_on(env: str) -> list[str]:
     """The searches that an environment has."""
-    return [name for name in SEARCHES if ONLY.get(name, env) == env]
+    return [name for name, search in SEARCHES.items() if env in search.envs]
 
 
-def start_of(env: str, search: str) -> Config:
-    """Where a search begins: settings of nobody's tuning."""
-    (algo, settings), task = SEARCHES[search], TASKS[env]
-    network = dict(arrangement="dual") if algo.startswith("ppg") and "arrangement" in task.settings else {}
-    config = preset(algo, env, None, **settings | task.settings | network | dict(total_timesteps=task.steps))
+def start_of(env: str, name: str) -> Config:
+    """Where a search begins: settings of nobody's tuning, or those that another search found."""
+    search, task = SEARCHES[name], TASKS[env]
+    if search.begin:
+        return searched(env, search.begin).replace(**search.settings)
+    network = dict(arrangement="dual") if search.algo.startswith("ppg") and "arrangement" in task.settings else {}
+    settings = search.settings | task.settings | network | dict(total_timesteps=task.steps)
+    if search.algo == "reinforce":  # learns from an update for 8,000 steps
+        settings |= dict(total_timesteps=3 * task.steps)
+    config = preset(search.algo, env, None, **settings)
     phase = max(config.policy_iterations_per_phase, 1) * config.geometry.iteration_batch
-    return config.replace(total_timesteps=task.steps // phase * phase)
+    return config.replace(total_timesteps=config.total_timesteps // phase * phase)
 
 
-def searched(env: str, search: str) -> Config:
+def searched(env: str, name: str) -> Config:
     """What a search ended with."""
-    return start_of(env, search).replace(**found()[env][search]["settings"])
+    return start_of(env, name).replace(**found()[env][name]["settings"])
 
 
-def searched_environments(scale: str) -> list[str]:
-    """The environments of a scale: CartPole at quick, and all with a search at laptop."""
-    return list(TASKS) if scale == "laptop" else environments(scale)
+def environments(scale: str, *only: str) -> list[str]:
+    """The environments of a scale: CartPole at quick, all with a search at laptop, if any are named only those."""
+    if scale == "paper":
+        return [f"envpool/{game.capitalize()}Hard-v0" for game in PROCGEN_HARD]
+    return [env for env in (TASKS if scale == "laptop" else CLASSIC[:1]) if not only or env in only]
 
 
 def base_of(env: str, scale: str, search: str, **of_the_paper: object) -> Config:
     """Where a study begins at a scale: the paper's settings of the algorithm, with some changed, or those searched."""
-    return base(SEARCHES[search].algo, env, scale, None, **of_the_paper) if scale == "paper" else searched(env, search)
+    if scale != "paper":
+        return searched(env, search)
+    algo = SEARCHES[search].algo
+    return preset(algo, env, None, **((PROCGEN_PHASES if algo.startswith("ppg") else PROCGEN) | of_the_paper))
 
 
 class Found(TypedDict):
@@ -102,7 +164,7 @@ class Found(TypedDict):
 
     settings: dict[str, float]
     returns: list[float]  # of the new seeds
-    start: float | None
+    start: float | None  # of the settings that it began with; None: they diverged
     trials: int
     env_steps: int
 

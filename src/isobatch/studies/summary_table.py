@@ -9,6 +9,7 @@ import numpy as np
 
 from isobatch.formatting import fraction_text
 from isobatch.statistics.aggregates import aggregate
+from isobatch.statistics.normalization import possible
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select
 from isobatch.studies.verdicts import estimate_text
@@ -61,7 +62,8 @@ def variant_name(row: Row, factors: list[str]) -> str:
 
 def line_of(env: str, variant: str, rows: list[Row]) -> SummaryLine:
     final, over_run = aggregate(scores(rows, FINAL)), aggregate(scores(rows, MEAN))
-    estimates = (final.mean, final.interquartile_mean, over_run.mean)
+    envs = levels(rows, "env")
+    estimates = [possible(each, envs) for each in (final.mean, final.interquartile_mean, over_run.mean)]
     in_end, middle, over = (dataclasses.asdict(estimate) for estimate in estimates)
     returns = [row["final_return"] for row in rows if row["final_return"] is not None and env != ALL]
     divergences = [row["approx_kl"] for row in rows if row.get("approx_kl") is not None]

@@ -12,6 +12,7 @@ from isobatch.statistics.aggregates import Scores
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import (
     LEVEL,
+    Difference,
     Gap,
     StratifiedTest,
     bonferroni,
@@ -20,11 +21,15 @@ from isobatch.statistics.comparisons import (
     gap,
     van_elteren,
 )
+from isobatch.statistics.normalization import halves
+from isobatch.statistics.outliers import Farthest, farthest
 from isobatch.statistics.power import SMALLEST, seeds_to_tell
 from isobatch.studies.grid import Row
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
 
-Sizes = Mapping[str, Mapping[str, object]]  # names of batch sizes, or other variants, and the factors of their rows
+Which = Mapping[str, object]  # factors of rows
+Pair = tuple[Which, Which]
+Sizes = Mapping[str, Which]  # by the names of batch sizes, or other variants
 
 SINGLE_TEST = 0.05  # level below which a single p-value is seldom chance
 MEASURES = {FINAL: "final return", MEAN: "return over the run"}  # columns of scores, in words
@@ -46,8 +51,8 @@ class Question(NamedTuple):
 
     text: str
     column: str
-    x: Mapping[str, object]
-    y: Mapping[str, object]
+    x: Which
+    y: Which
 
     def scores(self, rows: list[Row]) -> list[dict[str, np.ndarray]]:
         """Of X and of Y, on the environments that both have."""
@@ -88,7 +93,8 @@ def scores_by_size(rows: list[Row], column: str, sizes: Sizes) -> dict[str, dict
 def answers(rows: list[Row], questions: list[Question]) -> list[str]:
     """A sentence for each question, and one that says which answers stand when all of them are seen as one family.
 
-    A sentence gives the difference X - Y with its interval, by environment too, and the van Elteren test.
+    A sentence gives the difference X - Y with its interval, by environment too, without the environment that is an
+    outlier, if one is, and the van Elteren test.
     """
     sentences, p_values = [], {}
     for question in questions:
@@ -98,7 +104,7 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         low, high = overall.value.low, overall.value.high
         sign = "cannot be told from 0" if low <= 0 <= high else "is above 0" if low > 0 else "is below 0"
         each = ", ".join(f"{env} {in_env.value.value:+.2f}" for env, in_env in by_env.items())
-        where = f"; by environment {each}" if len(by_env) > 1 else ""
+        where = f"; by environment {each}{without_outlier(by_env, first, second)}" if len(by_env) > 1 else ""
         enough = f"; {would_tell(difference_terms(first, second))}" if low <= 0 <= high else ""
         sentences.append(
             f"{question.text}: {estimate_text(overall.value)}, which {sign} "
@@ -113,6 +119,35 @@ def answers(rows: list[Row], questions: list[Question]) -> list[str]:
         f"Of {len(questions)} tests, corrected for their number (Bonferroni), these stand at the paper's {LEVEL:.1%}: "
         f"{listed[0]}; and at 5 % besides: {listed[1]}.",
     ]
+
+
+def without_outlier(by_env: Mapping[str, Difference], *sides: Mapping[str, np.ndarray]) -> str:
+    """The difference of the other environments, where one stands apart."""
+    apart = farthest_of(by_env)
+    if apart is None or not apart.is_outlier:
+        return ""
+    first, second = ({env: values for env, values in each.items() if env != apart.env} for each in sides)
+    return f"; without {apart.env}, an outlier, {estimate_text(difference(first, second)[1].value)}"
+
+
+def farthest_of(by_env: Mapping[str, Difference]) -> Farthest | None:
+    """The environment whose difference is farthest from the others'; None where there are too few."""
+    return farthest({env: one.value.value for env, one in by_env.items()})
+
+
+def by_half(rows: list[Row], column: str, pairs: Mapping[str, Pair]) -> list[str]:
+    """Differences on the games that the paper tuned on and on the others, where there are both."""
+    sentences = []
+    for half, envs in halves(levels(rows, "env")).items():
+        chosen = [row for row in rows if row["env"] in envs]
+        for name, (x, y) in pairs.items():
+            by_env, overall = difference(scores(chosen, column, **x), scores(chosen, column, **y))
+            above = sum(one.value.value > 0 for one in by_env.values())
+            sentences.append(
+                f"On the {half}, {name}, in normalized {MEASURES[column]}: {estimate_text(overall.value)}, above 0 on "
+                f"{above} of {len(envs)}."
+            )
+    return sentences
 
 
 def would_tell(terms: Sequence[tuple[float, np.ndarray]]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from isobatch.rescaling import rescale
-from isobatch.studies.base_settings import CLASSIC, SEEDS, base
 from isobatch.studies.grid import Cell, Grid, Row, RuleChoice, Study
-from isobatch.studies.searched_bases import searched, searched_environments
-from isobatch.studies.verdicts import divisor_sentences
+from isobatch.studies.scores import levels
+from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
+from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 64), "paper": (1, 4, 16, 64, 256)}
 UNDIVIDED = "nothing to do"
@@ -20,9 +20,9 @@ MALLADI: dict[str, RuleChoice] = {"malladi": dict(use=["malladi"])}  # at laptop
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in searched_environments(scale):
+    for env in environments(scale):
         paper = scale == "paper"
-        config = base("ppg-ewma", env, scale, advantage_norm="ewma") if paper else searched(env, "divided")
+        config = base_of(env, scale, "divided-ppg" if paper else "divided", advantage_norm="ewma")
         rules = RULES | (MALLADI if paper or env in CLASSIC else {})
         cells.append(Cell(config, {"adam_rule": UNDIVIDED, "divisor": 1}))
         cells += [
@@ -30,11 +30,23 @@ def grid(scale: str) -> Grid:
             for divisor in DIVISORS[scale][1:]
             for name, choice in rules.items()
         ]
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    return divisor_sentences(rows, "adam_rule", RULES | MALLADI)
+    smallest = levels(rows, "divisor")[-1]
+    square_root, *others = RULES
+    questions = [
+        Question(
+            f"At c = {smallest}, {square_root} minus {rule}, in normalized {score}",
+            column,
+            dict(divisor=smallest, adam_rule=square_root),
+            dict(divisor=smallest, adam_rule=rule),
+        )
+        for rule in others
+        for column, score in MEASURES.items()
+    ]
+    return [*divisor_sentences(rows, "adam_rule", RULES | MALLADI), *answers(rows, questions)]
 
 
 CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."

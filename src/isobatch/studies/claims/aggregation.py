@@ -6,57 +6,48 @@ import typing
 
 from isobatch.settings.config import Aggregation, Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.studies.base_settings import SEEDS, base, environments
+from isobatch.settings.presets import PROCGEN, preset
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, select
+from isobatch.studies.searched_bases import (
+    EPISODES,
+    PIECES,
+    SEEDS,
+    aggregation_search,
+    environments,
+    searched,
+)
 from isobatch.studies.verdicts import MEASURES, Question, answers, gap_sentences, in_short
 
 AGGREGATIONS = typing.get_args(Aggregation)
-# Whole episodes: a rollout has room for one at least, and one gradient step is taken on it.
-WHOLE: SettingsByName = dict(num_envs=16, num_steps=500, num_minibatches=1, update_epochs=1, learning_rate=5e-3)
-PROCGEN: SettingsByName = dict(num_envs=64, num_steps=1000, num_minibatches=1, update_epochs=1)  # cut off after 1000
-# Pieces of episodes in fixed rollouts. At first an episode of Breakout ends after about ten steps.
-PIECES: SettingsByName = dict(num_envs=32, num_steps=64)
-SIZES: dict[str, tuple[str, SettingsByName]] = {  # algorithm and settings
-    "CartPole-v1": ("reinforce", WHOLE),
-    "Acrobot-v1": ("reinforce", WHOLE),
-    "Breakout-MinAtar": ("ppo", PIECES),
-}
-STEPS = {
-    "quick": {"CartPole-v1": 500_000},
-    "laptop": {"CartPole-v1": 600_000, "Acrobot-v1": 400_000, "Breakout-MinAtar": 200_000},
-}
-# Adam takes away the scale of the gradient, if nothing clips it before: what is left is the direction. With plain SGD
-# the scale counts too, so each aggregation has a rate of its own, the best over the run (seeds 100 to 102) of rates
-# that are a factor of sqrt(10) apart: on CartPole five for each (.03 to 3, trajectory .0003 to .03), on the others two
-# to five around the best. `constant` would be `trajectory` with another rate.
-SGD_RATES: dict[str, dict[Aggregation, float]] = {
-    "CartPole-v1": {"timestep": 0.1, "trajectory": 0.001, "trajectory-mean": 0.1},
-    "Acrobot-v1": {"timestep": 1.0, "trajectory": 0.003, "trajectory-mean": 1.0},
-    "Breakout-MinAtar": {"timestep": 0.3, "trajectory": 0.03, "trajectory-mean": 0.3},
-}
+SCALED = "constant"  # `trajectory` in another scale, which Adam takes away: at its rate, and not with SGD
+# At the paper's scale episodes are cut off after 1,000 steps, and nobody has searched a rate.
+LONG: SettingsByName = dict(
+    num_envs=64, num_steps=1000, num_minibatches=1, update_epochs=1, total_timesteps=99_840_000, max_grad_norm="inf"
+)
 
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale, *SIZES):
-        config = unaggregated(env, scale)
-        for aggregation in AGGREGATIONS:
-            horizon = dict(aggregation_horizon=config.num_steps) if aggregation == "constant" else {}
-            factors = {"optimizer": "adam", "aggregation": aggregation}
-            cells.append(Cell(config.replace(**factors, **horizon), factors))
-        for aggregation, rate in SGD_RATES.get(env, {}).items():
-            factors = {"optimizer": "sgd", "aggregation": aggregation}
-            cells.append(Cell(config.replace(**factors, learning_rate=rate), factors))
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+    for env in environments(scale, *EPISODES, *PIECES):
+        for optimizer in ("adam", "sgd") if scale != "paper" else ("adam",):
+            for aggregation in AGGREGATIONS:
+                if (optimizer, aggregation) != ("sgd", SCALED):
+                    factors = {"optimizer": optimizer, "aggregation": aggregation}
+                    cells.append(Cell(aggregated(env, scale, optimizer, aggregation), factors))
+    return Grid(cells, SEEDS[scale])
 
 
-def unaggregated(env: str, scale: str) -> Config:
-    """The settings on an environment, before what the study varies."""
+def aggregated(env: str, scale: str, optimizer: str, aggregation: Aggregation) -> Config:
+    """The settings on an environment with an optimizer and an aggregation, at the rate found for the two."""
     if scale == "paper":
-        return base("reinforce", env, scale, None, **PROCGEN, total_timesteps=99_840_000, max_grad_norm="inf")
-    algo, small = SIZES[env]
-    return base(algo, env, scale, small | dict(total_timesteps=STEPS[scale][env], max_grad_norm="inf"))
+        config = preset("reinforce", env, None, **(PROCGEN | LONG))
+    else:
+        rate_of = "trajectory" if aggregation == SCALED else aggregation
+        algo = "ppo" if env in PIECES else "reinforce"
+        config = searched(env, aggregation_search(algo, optimizer, rate_of))
+    horizon = dict(aggregation_horizon=config.num_steps) if aggregation == SCALED else {}
+    return config.replace(aggregation=aggregation, **horizon)
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -6,9 +6,9 @@ from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import PROCGEN, STALE_OBJECTIVES, preset, with_stale_objective
 from isobatch.statistics.normalization import ReturnRange
-from isobatch.studies.base_settings import base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels
+from isobatch.studies.searched_bases import base_of, environments
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 FRESH = "fresh"
@@ -37,7 +37,7 @@ SEEDS = {"quick": 3, "laptop": 4, "paper": 4}
 
 def bases(scale: str) -> list[Config]:
     if scale == "paper":
-        return [base("ppo", env, scale) for env in environments(scale)]
+        return [base_of(env, scale, "ppo") for env in environments(scale)]
     shorter = {"total_timesteps": STEPS[scale]} if scale in STEPS else {}
     return [preset("ppo", env, None, **(SETTINGS[env] | shorter)) for env in ENVS[scale]]
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from isobatch.rescaling import rescale
-from isobatch.studies.base_settings import CLASSIC, SEEDS, UNDER_CRITICAL, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import levels, scores
+from isobatch.studies.searched_bases import CLASSIC, SEEDS, SEVERAL_EPOCHS, base_of, environments
 from isobatch.studies.verdicts import MEASURES, gap_sentence, gaps_in_short
 
-EPOCHS = (1, 4)
-DIVISORS = {"quick": (1, 16), "laptop": (1, 16), "paper": (1, 16, 256)}
+BASES = {1: "divided", SEVERAL_EPOCHS: "divided-epochs"}  # by the number of epochs: searches with as much effort
+DIVISORS = {"quick": (1, 16), "laptop": (1, 4, 16, 64), "paper": (1, 16, 256)}
 
 
 def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale, *CLASSIC):
-        small = UNDER_CRITICAL.get(env)
-        for epochs in EPOCHS:
-            config = base("ppo-ewma", env, scale, small, update_epochs=epochs, objective="kl", advantage_norm="ewma")
+        for epochs, search in BASES.items():
+            config = base_of(env, scale, search, update_epochs=epochs, objective="kl", advantage_norm="ewma")
             for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:

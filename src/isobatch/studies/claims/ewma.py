@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from isobatch.statistics.comparisons import difference, probability_of_improvement
-from isobatch.statistics.normalization import halves
-from isobatch.studies.base_settings import SEEDS
+from isobatch.statistics.comparisons import probability_of_improvement
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, scores
-from isobatch.studies.searched_bases import base_of, searched_environments
-from isobatch.studies.verdicts import MEASURES, Question, answers, estimate_text, in_short
+from isobatch.studies.scores import FINAL, MEAN, scores
+from isobatch.studies.searched_bases import SEEDS, base_of, environments
+from isobatch.studies.verdicts import MEASURES, Question, answers, by_half, estimate_text, in_short
 
 ALGORITHMS = ("ppo", "ppo-ewma", "ppg", "ppg-ewma")
 
 
 def grid(scale: str) -> Grid:
     """Each algorithm at settings of its own: what suits one need not suit the other."""
-    cells = [
-        Cell(base_of(env, scale, algo), {"algo": algo}) for env in searched_environments(scale) for algo in ALGORITHMS
-    ]
+    cells = [Cell(base_of(env, scale, algo), {"algo": algo}) for env in environments(scale) for algo in ALGORITHMS]
     return Grid(cells, 8 if scale == "laptop" else SEEDS[scale])
 
 
@@ -38,23 +34,8 @@ def verdict(rows: list[Row]) -> list[str]:
         in_short(rows, "normalized return over the run", short),
         *answers(rows, questions),
         *sentences,
-        *by_half(rows),
+        *by_half(rows, FINAL, PAIRS),
     ]
-
-
-def by_half(rows: list[Row]) -> list[str]:
-    """On the games that the paper tuned on and on the others, where there are both."""
-    sentences = []
-    for half, envs in halves(levels(rows, "env")).items():
-        chosen = [row for row in rows if row["env"] in envs]
-        for name, (x, y) in PAIRS.items():
-            by_env, overall = difference(scores(chosen, FINAL, **x), scores(chosen, FINAL, **y))
-            above = sum(one.value.value > 0 for one in by_env.values())
-            sentences.append(
-                f"On the {half}, {name}, in normalized final return: {estimate_text(overall.value)}, above 0 on "
-                f"{above} of {len(envs)}."
-            )
-    return sentences
 
 
 CLAIM = "An averaged proximal policy is at least as good as the behavior policy, for PPO and for PPG (figure 4)."

@@ -5,26 +5,46 @@ from __future__ import annotations
 import numpy as np
 
 from isobatch.settings.config import Config
-from isobatch.studies.base_settings import SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
-from isobatch.studies.verdicts import gap_sentences, gaps_in_short, measured_text
+from isobatch.studies.searched_bases import CLASSIC, PIECES, SEEDS, base_of, environments, searched
+from isobatch.studies.verdicts import (
+    MEASURES,
+    Question,
+    answers,
+    gap_sentences,
+    gaps_in_short,
+    in_short,
+    measured_text,
+)
 
 SHAPES = {
     "quick": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "laptop": ((128, 8), (32, 32), (8, 128), (2, 512)),
     "paper": ((1024, 64), (256, 256), (64, 1024)),
 }
-MEASURED_SHAPE = (32, 32)  # its policies are measured
+# Settings were searched at 16 x 64, as many times away from 128 x 8 as from 2 x 512, and again at these two.
+SHARED, OWN = "of 16 x 64", "of their own"
+SEARCHED_SHAPES = ((128, 8), (2, 512))
 
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in environments(scale):
-        config = base("ppo-ewma", env, scale)
+    for env in studied(scale):
+        config = base_of(env, scale, "ppo-ewma")
         for envs, steps in SHAPES[scale]:
-            cells.append(Cell(at_shape(config, envs, steps), {"shape": f"{envs} x {steps}"}))
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+            cells.append(Cell(at_shape(config, envs, steps), factors(envs, steps, SHARED)))
+        for envs, steps in SEARCHED_SHAPES if scale != "paper" else ():
+            cells.append(Cell(searched(env, f"{envs}x{steps}"), factors(envs, steps, OWN)))
+    return Grid(cells, SEEDS[scale])
+
+
+def studied(scale: str) -> list[str]:
+    return environments(scale) if scale == "paper" else environments(scale, *CLASSIC, *PIECES)
+
+
+def factors(envs: int, steps: int, settings: str) -> dict[str, str | int | float]:
+    return {"shape": f"{envs} x {steps}", "searched": settings}
 
 
 def at_shape(config: Config, envs: int, steps: int) -> Config:
@@ -34,16 +54,34 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    shapes = {"all environments": {shape: dict(shape=shape) for shape in levels(rows, "shape")}}
-    return [gaps_in_short(rows, "the best and the worst N x T", shapes), *gap_sentences("N x T", rows, "shape")]
+    alike = select(rows, searched=SHARED)
+    ends = [f"{envs} x {steps}" for envs, steps in SEARCHED_SHAPES]
+    if not select(rows, searched=OWN):
+        shapes = {"all environments": {shape: dict(shape=shape) for shape in levels(alike, "shape")}}
+        return [gaps_in_short(rows, "the best and the worst N x T", shapes), *gap_sentences("N x T", alike, "shape")]
+    lead = f"{ends[0]} minus {ends[1]}"
+
+    def questions(searched: str, text: str) -> list[Question]:
+        wide, long = (dict(shape=shape, searched=searched) for shape in ends)
+        return [Question(text.format(score), column, wide, long) for column, score in MEASURES.items()]
+
+    return [
+        in_short(rows, f"{lead}, each at settings of its own", questions(OWN, "normalized {}")),
+        *answers(
+            rows,
+            [
+                *questions(OWN, f"{lead}, each at settings of its own, in normalized {{}}"),
+                *questions(SHARED, f"{lead}, both at the settings of 16 x 64, in normalized {{}}"),
+            ],
+        ),
+        *gap_sentences("N x T", alike, "shape"),
+    ]
 
 
 def laboratory(scale: str) -> list[Measurement]:
-    """The policies of the middle shape, measured at all of them."""
-    return [
-        Measurement(at_shape(base("ppo-ewma", env, scale), *MEASURED_SHAPE), SHAPES[scale])
-        for env in ([] if scale == "paper" else environments(scale))
-    ]
+    """The policies of the shape that settings were searched at, measured at all of them."""
+    envs = [] if scale == "paper" else studied(scale)
+    return [Measurement(base_of(env, scale, "ppo-ewma"), SHAPES[scale]) for env in envs]
 
 
 def reading(rows: list[Row], measured: list[Row]) -> list[str]:
@@ -66,7 +104,9 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
             )
             for p in in_env
         }
-        score = {shape: float(np.mean(scores(rows, MEAN, env=env, shape=shape)[env])) for shape in variance}
+        score = {
+            shape: float(np.mean(scores(rows, MEAN, env=env, shape=shape, searched=SHARED)[env])) for shape in variance
+        }
         noisy, good = (max(variance, key=variance.__getitem__), max(score, key=score.__getitem__))
         calm = min(variance, key=variance.__getitem__)
         sentences.append(

@@ -11,12 +11,20 @@ from isobatch.formatting import counted, fraction_text
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.statistics.comparisons import Difference, difference, gap
-from isobatch.statistics.outliers import LIMIT, farthest
-from isobatch.studies.base_settings import CLASSIC
+from isobatch.statistics.outliers import LIMIT
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells, with_episodes
-from isobatch.studies.searched_bases import base_of, searched_environments
-from isobatch.studies.verdicts import MEASURES, Question, answers, beside_chance, estimate_text, in_short
+from isobatch.studies.searched_bases import CLASSIC, base_of, environments
+from isobatch.studies.verdicts import (
+    MEASURES,
+    Question,
+    answers,
+    beside_chance,
+    by_half,
+    estimate_text,
+    farthest_of,
+    in_short,
+)
 
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 STAGES = 8  # of training, at which the critical batch size is measured
@@ -39,7 +47,7 @@ REFERENCE = "no EWMA, weak KL penalty"
 def grid(scale: str) -> Grid:
     """PPG has the most rules, so one environment has it at laptop scale too."""
     cells: list[Cell] = []
-    for env in searched_environments(scale):
+    for env in environments(scale):
         phases = scale == "paper" or (scale, env) == ("laptop", "CartPole-v1")
         config = base_of(env, scale, "divided-ppg" if phases else "divided", advantage_norm="ewma")
         others = OTHERS if scale != "laptop" or env in CLASSIC else {}
@@ -75,7 +83,9 @@ def verdict(rows: list[Row]) -> list[str]:
             f"All rules, normalized {score}, c = 1 minus c = {smallest}: {estimate_text(ends.value, 3)}"
             f"{f'; by environment {each}' if len(by_env) > 1 else ''}.{PAPER_DIFFERENCE if column == FINAL else ''}"
         )
-        sentences += without_outlier(by_env, sizes, smallest)
+        sentences += gap_without_outlier(by_env, sizes, smallest)
+        ends_of_sizes = (dict(rules=ALL, divisor=1), dict(rules=ALL, divisor=smallest))
+        sentences += by_half(rows, column, {f"c = 1 minus c = {smallest}": ends_of_sizes})
         sentences.append(
             f"All rules, normalized {score}: gap between best and worst of c = {', '.join(map(str, divisors))} is "
             f"{beside_chance(gap(sizes), 3, ';')}."
@@ -110,9 +120,11 @@ def verdict(rows: list[Row]) -> list[str]:
     return [short, *sentences, *answers(rows, questions), *(left_out if silent else [])]
 
 
-def without_outlier(by_env: dict[str, Difference], sizes: dict[str, dict[str, np.ndarray]], smallest: int) -> list[str]:
+def gap_without_outlier(
+    by_env: dict[str, Difference], sizes: dict[str, dict[str, np.ndarray]], smallest: int
+) -> list[str]:
     """The same without the environment that stands apart, as the paper has it without Heist; or that none does."""
-    apart = farthest({env: one.value.value for env, one in by_env.items()})
+    apart = farthest_of(by_env)
     if apart is None:
         return []
     which = f"{apart.env} is farthest from the median (modified z-score {apart.score:.1f}"

@@ -1,7 +1,7 @@
 """Rules since 2021, each beside the paper's: batches divided and multiplied around one that is below the critical size.
 
-The base has 16 environments x 32 steps in 16 minibatches of 32 samples: the laptop's base divided by 4, by the rules.
-From there minibatches of 2 to 512 samples, both batches together, in runs of equal length.
+The base has minibatches of 64 samples. From there minibatches of 4 to 1,024 samples, both batches together, in runs of
+equal length.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
-from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import levels
+from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
 from isobatch.studies.verdicts import MEASURES, Question, Sizes, answers, size_sentences
 
 DIVISORS = {"quick": (16, 1 / 16), "laptop": (16, 4, 1 / 4, 1 / 16), "paper": (16, 4, 1 / 4, 1 / 16)}
@@ -22,7 +22,7 @@ DIVISORS = {"quick": (16, 1 / 16), "laptop": (16, 4, 1 / 4, 1 / 16), "paper": (1
 CRITICAL = {"CartPole-v1": 350.0, "Acrobot-v1": 950.0, "Pendulum-v1": 150.0}
 PAPER_CRITICAL = 10_000.0  # not measured: nobody has run it
 CLIP = 0.5  # the usual threshold
-MICRO = 2  # samples of a micro-batch: the smallest minibatch
+MICRO = 4  # samples of a micro-batch: the smallest minibatch
 
 PAPER, SURGE, HALF_LIFE, MICRO_ADAM = "paper", "surge", "beta2 half-life", "micro-batch Adam"
 CLIP_STAYS, CLIP_FOLLOWS = "clipped at 0.5", "clip-noise"
@@ -38,8 +38,7 @@ def grid(scale: str) -> Grid:
 
 def around(env: str, scale: str) -> Iterator[Cell]:
     """Each variant at its base and at the other sizes; a base that two variants share is trained once."""
-    whole = base("ppo-ewma", env, scale, objective="kl", advantage_norm="ewma", max_grad_norm="inf")
-    config = rescale(whole, factor=4).after
+    config = base_of(env, scale, "divided", objective="kl", advantage_norm="ewma", max_grad_norm="inf")
     for name in VARIANTS:
         start = as_variant(config, name)
         if name not in STARTS:

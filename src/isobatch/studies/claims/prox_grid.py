@@ -11,9 +11,9 @@ import numpy as np
 
 from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.comparisons import gap
-from isobatch.studies.base_settings import CLASSIC, SEEDS, base, environments
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, scores, select
+from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
 from isobatch.studies.verdicts import beside_chance, estimate_text, would_tell
 
 CENTERS = {"quick": (2, 8, 32), "laptop": (2, 4, 8, 16, 32), "paper": (2, 4, 8, 16, 32)}
@@ -23,7 +23,7 @@ COEFFICIENTS = {"quick": (0.25, 1.0, 4.0), "laptop": (0.25, 0.5, 1.0, 2.0, 4.0),
 def grid(scale: str) -> Grid:
     cells = []
     for env in environments(scale, *CLASSIC):
-        config = base("ppg-ewma" if scale == "paper" else "ppo-ewma", env, scale, objective="kl")
+        config = base_of(env, scale, "divided-ppg" if scale == "paper" else "divided")
         for center in CENTERS[scale]:
             for coefficient in COEFFICIENTS[scale]:
                 settings = config.replace(beta_prox=1 - 1 / (1 + center), kl_coef=coefficient)

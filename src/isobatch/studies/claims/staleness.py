@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import combinations
 
 from isobatch.settings.presets import STALE_OBJECTIVES, with_stale_objective
-from isobatch.studies.base_settings import SEEDS
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import MEAN, levels, select
-from isobatch.studies.searched_bases import base_of, searched_environments
+from isobatch.studies.searched_bases import SEEDS, base_of, environments
 from isobatch.studies.verdicts import MEASURES, Question, answers, in_short
 
 LEVELS = {"quick": (0, 4, 8), "laptop": (0, 4, 8), "paper": (0, 1, 2, 4, 8, 16, 32, 64)}
@@ -18,7 +17,7 @@ FRESH = "fresh data"
 
 def grid(scale: str) -> Grid:
     cells = []
-    for env in searched_environments(scale):
+    for env in environments(scale):
         config = base_of(env, scale, "ppo")
         for level in CARTPOLE_LEVELS if (scale, env) == ("laptop", "CartPole-v1") else LEVELS[scale]:
             stale = config.replace(staleness=level)
@@ -26,7 +25,7 @@ def grid(scale: str) -> Grid:
                 cells.append(Cell(with_stale_objective(stale, objective), {"staleness": level, "treatment": objective}))
             if not level:  # all three are the same
                 cells.append(Cell(stale, {"staleness": 0, "treatment": FRESH}))
-    return Grid(cells, 6 if scale == "laptop" else SEEDS[scale])
+    return Grid(cells, SEEDS[scale])
 
 
 def verdict(rows: list[Row]) -> list[str]:
