@@ -116,6 +116,12 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def with_table(page: str, found: dict[str, dict[str, Any]]) -> str:
+    """The page with what was found."""
+    before, rest = page.split(BEGIN)
+    return "\n".join([before + BEGIN, *table(found), END + rest.split(END)[1]])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=TASKS, help="search on this environment alone")
@@ -134,8 +140,7 @@ def main() -> None:
                 subprocess.run([sys.executable, __file__, *words], check=True)
     found = found_in(args.out)
     FOUND.write_text(json.dumps(found, indent=1) + "\n")
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text("\n".join([before + BEGIN, *table(found), END + rest.split(END)[1]]))
+    PAGE.write_text(with_table(PAGE.read_text(), found))
 
 
 if __name__ == "__main__":

@@ -127,6 +127,12 @@ def table(found: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def with_table(page: str, found: dict[str, dict[str, Any]]) -> str:
+    """The page with what was found."""
+    before, rest = page.split(BEGIN)
+    return "\n".join([before + BEGIN, *table(found), END + rest.split(END)[1]])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=TASKS, help="search on this environment alone")
@@ -144,8 +150,7 @@ def main() -> None:
         if files[env].exists() or env in before
     }
     FOUND.write_text(json.dumps(found, indent=1) + "\n")
-    text, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text("\n".join([text + BEGIN, *table(found), END + rest.split(END)[1]]))
+    PAGE.write_text(with_table(PAGE.read_text(), found))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The pages of docs/results say what their committed rows say."""
 
 import functools
+import json
 import re
 import runpy
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from isobatch.rescaling import MINIBATCH_SIZE
 from isobatch.rescaling.evidence import measurements
+from isobatch.settings.presets import ENVIRONMENTS, preset
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.studies import blog_post_claims
 from isobatch.studies.claims import study_of
@@ -49,6 +51,25 @@ def test_the_page_of_critical_batches_keeps_what_was_measured_elsewhere(monkeypa
     assert list(parts) == [env for env in script["STAGES"] if f"## {env}\n" in page]
     assert all(len(part.rows) == len(script["STAGES"][env][0]) for env, part in parts.items())
     assert script["page_of"](parts) == page
+
+
+@pytest.mark.parametrize("name", ["bases", "presets"])
+def test_the_page_of_a_search_has_what_was_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(RESULTS))  # where the script has a neighbor that it imports
+    script = runpy.run_path(str(RESULTS / f"{name}.py"))
+    page = (RESULTS / f"{name}.md").read_text()
+    assert script["with_table"](page, json.loads(script["FOUND"].read_text())) == page
+
+
+def test_presets_have_what_their_search_found() -> None:
+    """Those of environments on which nothing was learned are no presets."""
+    found = json.loads((RESULTS / "presets.json").read_text())
+    learned = {env: one["settings"] for env, one in found.items() if env in ENVIRONMENTS}
+    assert len(learned) > 5
+    for env, settings in learned.items():
+        config = preset("ppo", env)
+        has = {**vars(config), **vars(config.hypers)}
+        assert {name: has[name] for name in settings} == settings, env
 
 
 def test_the_table_of_all_claims_is_that_of_the_rows() -> None:
