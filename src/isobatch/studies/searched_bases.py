@@ -93,9 +93,9 @@ SGD_RATES = {  # where a search begins, and its range
     ("reinforce", "timestep"): (0.1, "learning_rate=1e-2:10"),
     ("reinforce", "trajectory"): (0.001, "learning_rate=1e-4:1e-1"),
     ("reinforce", "trajectory-mean"): (0.1, "learning_rate=1e-2:10"),
-    ("ppo", "timestep"): (0.1, "learning_rate=1e-2:10"),
-    ("ppo", "trajectory"): (0.01, "learning_rate=1e-3:1"),
-    ("ppo", "trajectory-mean"): (0.1, "learning_rate=1e-2:10"),
+    ("ppo", "timestep"): (0.03, "learning_rate=1e-3:1"),
+    ("ppo", "trajectory"): (0.003, "learning_rate=1e-4:1e-1"),
+    ("ppo", "trajectory-mean"): (0.03, "learning_rate=1e-3:1"),
 }
 
 
@@ -111,7 +111,9 @@ def aggregation_searches() -> dict[str, Search]:
         for optimizer in ("adam", "sgd"):
             rate, within = ADAM_RATES if optimizer == "adam" else SGD_RATES[algo, aggregation]
             one = dict(optimizer=optimizer, aggregation=aggregation, learning_rate=rate, max_grad_norm="inf")
-            whole, begin = (WHOLE, "") if algo == "reinforce" else ({}, "ppo")
+            # With plain SGD and rewards as they are every rate that learns diverges as returns grow.
+            pieces: SettingsByName = dict(normalize_rewards=True) if optimizer == "sgd" else {}
+            whole, begin = (WHOLE, "") if algo == "reinforce" else (pieces, "ppo")
             envs = EPISODES if algo == "reinforce" else PIECES
             found[aggregation_search(algo, optimizer, aggregation)] = Search(algo, whole | one, envs, (within,), begin)
     return found
