@@ -87,4 +87,4 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "Rules since 2021 hold learning as well as the paper's, and beyond the critical batch size better."
-STUDY = Study("newer-rules", CLAIM, grid, verdict, pictures="rules")
+STUDY = Study("newer-rules", CLAIM, grid, verdict, pictures="rules", minutes=13)
