@@ -36,4 +36,4 @@ def verdict(rows: list[Row]) -> list[str]:
 
 
 CLAIM = "The rules need one policy epoch: with more of them learning depends on the batch size (section 4)."
-STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs", minutes=8)
+STUDY = Study("epochs", CLAIM, grid, verdict, pictures="update_epochs", minutes=16)
