@@ -18,7 +18,7 @@ from isobatch.envs.registry import make_env
 from isobatch.learning.iteration import iterate
 from isobatch.learning.state import initial_state
 from isobatch.settings.presets import ALGORITHMS
-from isobatch.training.metrics import columns_of
+from isobatch.training.metrics import EVALUATION_COLUMNS, columns_of
 from isobatch.training.program import EPISODES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,4 +109,7 @@ def test_metrics_page_has_every_column_and_no_other() -> None:
         step = partial(iterate, config.static, env)
         metrics |= set(jax.eval_shape(step, start, config.hypers, jnp.int32(0))[1])
     page, _ = (DOCS / "metrics.md").read_text().split("## Columns of timing.csv")
-    assert set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE)) == set(columns_of((*metrics, *EPISODES)))
+    assert set(re.findall(r"^\| `([\w/]+)` \|", page, re.MULTILINE)) == {
+        *columns_of((*metrics, *EPISODES)),
+        *EVALUATION_COLUMNS,
+    }

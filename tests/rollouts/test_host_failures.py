@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import host_envs  # registers its environments
+import numpy as np
 import pytest
 from needs import one_more_case
 from tiny import flags, tiny
@@ -21,7 +22,7 @@ from isobatch.envs.host_interface import episode_seed
 from isobatch.training.checkpoints import Checkpoints, flatten
 from isobatch.training.host_program import HostProgram
 from isobatch.training.loading import load_run
-from isobatch.training.metrics import METRICS
+from isobatch.training.metrics import EVALUATION_COLUMNS, METRICS, evaluations_of, read_metrics
 from isobatch.training.trainer import train
 from isobatch.training.verification import first_difference, metrics_difference
 
@@ -76,6 +77,23 @@ def test_what_an_environment_does_wrong_is_said_and_the_run_goes_on_from_there(
     assert load_run(run).iteration == 6
     assert metrics_difference(run, undisturbed[vectorization]) is None
     assert parameters(run) == parameters(undisturbed[vectorization])
+
+
+def test_runs_with_evaluations_that_an_environment_stops(tmp_path: Path) -> None:
+    """In training, or in the evaluation after iteration 3, which stays blank; all else is that of one left alone."""
+    whole, trained, evaluated = (tmp_path / name for name in ("whole", "trained", "evaluated"))
+    train(evil("nothing", tmp_path / "none"), run_dir=whole, eval_interval=5)
+    for run, interval, says in ((trained, 5, "environment 0"), (evaluated, 3, "an evaluation failed: environment 0")):
+        config = evil("raise", tmp_path / f"done {interval}")
+        with pytest.raises(ib.RunError, match=rf"^{says} .* the cart has left .* All before is kept"):
+            train(config, run_dir=run, eval_interval=interval)
+        train(config, run_dir=run, resume=True)
+    assert (trained / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    tables = [read_metrics(run) for run in (evaluated, whole)]
+    assert [evaluations_of(table)["iteration"].tolist() for table in tables] == [[6], [5, 6]]
+    for name, values in tables[0].items():
+        rows = tables[0]["iteration"] > 5 if name in EVALUATION_COLUMNS else slice(None)
+        np.testing.assert_array_equal(values[rows], tables[1][name][rows], err_msg=name)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from isobatch.training.verification import first_difference
 pytestmark = pytest.mark.xdist_group("kill")
 LIMIT = 600  # seconds for anything, also on a busy machine
 CONFIG = tiny("ppg-ewma", staleness=1, stale_objective="decoupled", total_timesteps=32 * 601, normalize_rewards=True)
-OPTIONS = dict(checkpoint_interval=60, log_interval=7, num_seeds=2)
+OPTIONS = dict(checkpoint_interval=60, log_interval=7, num_seeds=2, eval_interval=28, eval_episodes=2)
 
 
 def start(run_dir: Path, *more: str) -> subprocess.Popen:

@@ -14,7 +14,7 @@ from isobatch.errors import UsageError
 from isobatch.settings.batch_schedule import Stage, parse_batch_schedule
 from isobatch.training.checkpoints import flatten
 from isobatch.training.loading import load_run
-from isobatch.training.metrics import METRICS, read_metrics
+from isobatch.training.metrics import METRICS, evaluations_of, read_metrics
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.stages import stage_configs, train_stages
 
@@ -26,7 +26,7 @@ CONFIG = tiny("ppo-ewma", normalize_rewards=True, normalize_observations=True)  
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("stages") / "run"
-    train_stages(CONFIG, SCHEDULE, path, num_seeds=2, keep_checkpoints=20)
+    train_stages(CONFIG, SCHEDULE, path, num_seeds=2, keep_checkpoints=20, eval_interval=4, eval_episodes=2)
     return path
 
 
@@ -46,6 +46,7 @@ def test_metrics_are_those_of_one_run(grown: Path) -> None:
     first = table["seed"] == 0
     assert table["iteration"][first].tolist() == list(range(1, 16))
     assert table["env_steps"][first].tolist() == [*range(16, 97, 16), *range(128, 385, 32)]
+    assert evaluations_of(table)["iteration"][::2].tolist() == [4, 6, 10, 14, 15]
 
 
 def test_what_was_learned_goes_over(grown: Path) -> None:
@@ -61,7 +62,8 @@ def test_what_was_learned_goes_over(grown: Path) -> None:
 
 
 def test_it_goes_on_to_the_bit(grown: Path, tmp_path: Path) -> None:
-    """As if killed before the second stage had kept anything, and once more when nothing is left to do."""
+    """As if killed before the second stage had kept anything, and once more when nothing is left to do. Evaluated every
+    four iterations of a stage and at its end."""
     again = tmp_path / "run"
     shutil.copytree(grown, again)
     shutil.rmtree(again / "stage-2")

@@ -291,4 +291,4 @@ def evaluations_sentence(result: Result) -> str:
     if not steps:
         return f"No seed was evaluated: no training return reached {result.options.eval_threshold:g}."
     times, episodes = counted(len(steps), "evaluation"), counted(result.options.eval_episodes, "episode")
-    return f"{times} of {episodes}, from step {steps[0]:,} on: evaluations.csv in the run's directory."
+    return f"{times} of {episodes}, from step {steps[0]:,} on: columns eval/ of metrics.csv in the run's directory."

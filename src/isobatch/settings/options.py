@@ -49,7 +49,7 @@ class Options:
     eval_interval: Annotated[
         int,
         COUNT_OR_0,
-        "Iterations between evaluations (whole episodes, most likely actions, kept in evaluations.csv); 0: none.",
+        "Iterations between evaluations (whole episodes, most likely actions, kept in metrics.csv); 0: none.",
     ] = 0
     eval_threshold: Annotated[
         float | None, "Training return that a seed must have reached before it is evaluated; none: from the start."

@@ -15,6 +15,7 @@ from isobatch.errors import UsageError
 METRICS = "metrics.csv"
 INDEX = ("iteration", "env_steps", "seed")
 RETURN, LENGTH, EPISODES = EPISODE_COLUMNS = ("charts/episodic_return", "charts/episodic_length", "charts/episodes")
+EVALUATION_COLUMNS = ("eval/episodic_return", "eval/return_std", "eval/episodic_length")  # of a run with evaluations
 FINAL_PART = 0.1  # the share of the steps, at the end, that counts as final
 
 Table = dict[str, np.ndarray]
@@ -48,6 +49,15 @@ def table_of(columns: tuple[str, ...], rows: list[tuple]) -> Table:
     """Column name -> values."""
     values = np.array(rows, dtype=np.float64).reshape(-1, len(columns))
     return {name: values[:, i].astype(int) if name in INDEX else values[:, i] for i, name in enumerate(columns)}
+
+
+def evaluations_of(table: Table) -> Table:
+    """The lines at which a seed was evaluated, without the metrics of training."""
+    columns = (*INDEX, *EVALUATION_COLUMNS)
+    if EVALUATION_COLUMNS[0] not in table:
+        return table_of(columns, [])
+    evaluated = ~np.isnan(table[EVALUATION_COLUMNS[0]])
+    return {name: table[name][evaluated] for name in columns}
 
 
 def final_returns(table: Table, env_steps: int) -> list[float | None]:

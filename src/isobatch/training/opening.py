@@ -61,7 +61,9 @@ def agreed(directory: RunDirectory, config: Config, options: Options) -> Options
     if not options.eval_interval:
         kept = {name: value for name, value in run.items() if name in EVALUATION}
         options = dataclasses.replace(options, **parse_fields(kept, fields_of(Options), "option"))
-    was, now = before.to_dict() | dict(run), config.to_dict() | identity(config, options)
+    was, now = {"eval_interval": 0} | before.to_dict() | dict(run), config.to_dict() | identity(config, options)
+    if not was["eval_interval"]:  # its metrics.csv has no columns for evaluations
+        now["eval_interval"] = options.eval_interval
     if config.env_steps >= before.env_steps:
         was["total_timesteps"] = now["total_timesteps"]
     differ = [f"{name} ({was.get(name)} there, {now[name]} now)" for name in now if was.get(name) != now[name]]

@@ -17,9 +17,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.checkpoint_file import CheckpointNote
 from isobatch.training.checkpoints import Checkpoints
-from isobatch.training.evaluations import COLUMNS as EVALUATION_COLUMNS
-from isobatch.training.evaluations import EVALUATIONS, lines_until
-from isobatch.training.metrics import INDEX, METRICS, RETURN, Table, mean_return, table_of
+from isobatch.training.metrics import EVALUATION_COLUMNS, INDEX, METRICS, RETURN, Table, mean_return, table_of
 from isobatch.training.metrics_file import Mark, MetricsFile
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.schedule_file import ScheduleFile
@@ -37,7 +35,6 @@ class Recorder:
         self.columns: tuple[str, ...] = ()
         self._flushed = 0
         self._earlier: Table = {}  # what a resumed run had measured before
-        self._evaluated: list[tuple] = []
         self._kept: int | None = None  # the iteration whose state is in the newest checkpoint
         self._has_actors = config.lag_iterations > 0
         self._schedule: ScheduleFile | None = None
@@ -67,7 +64,6 @@ class Recorder:
         assert self.directory is not None
         restored, mark = self._files.restore(states, restart, say)
         self._files.metrics.rewind(mark)
-        self._evaluated = self._files.rewind_evaluations(0 if restored is None else restored[0])
         if restored is None:
             return 0, states
         self._kept = restored[0]
@@ -79,25 +75,23 @@ class Recorder:
         self.columns = columns
         self.lines += lines
 
-    def add_evaluations(self, lines: list[tuple]) -> None:
-        self.flush()  # sinks want the metrics of these steps first
-        self._evaluated += lines
-        if self._files is not None:
-            self._files.append(self._files.evaluations, EVALUATION_COLUMNS, lines)
-            self._files.evaluations.sync()
-            for sink in self._sinks:
-                sink.write(EVALUATION_COLUMNS, lines)
+    def add_evaluation(self, values: np.ndarray) -> None:
+        """What the newest lines, one a seed, have in their last columns [S, columns]; they are not written yet."""
+        first = len(self.lines) - len(values)
+        assert self._flushed <= first
+        newest = zip(self.lines[first:], values, strict=True)
+        self.lines[first:] = [(*line[: -len(of_seed)], *of_seed) for line, of_seed in newest]
 
     @property
-    def evaluations(self) -> Table:
-        """All evaluations of the run."""
-        return table_of(EVALUATION_COLUMNS, self._evaluated)
+    def lacks_evaluations(self) -> bool:
+        """Whether the run that goes on has lines without columns for them, as older versions wrote."""
+        return bool(self._earlier) and not self._earlier.keys() >= set(EVALUATION_COLUMNS)
 
     def flush(self) -> None:
         """Write the lines that are not written yet."""
         new = self.lines[self._flushed :]
         if self._files is not None and new:
-            self._files.append(self._files.metrics, self.columns, new)
+            self._files.append(self.columns, new)
             for sink in self._sinks:
                 sink.write(self.columns, new)
         self._flushed = len(self.lines)
@@ -139,7 +133,6 @@ class RunFiles:
     def __init__(self, directory: RunDirectory, keep: int) -> None:
         self.directory = directory
         self.metrics = MetricsFile(directory.path / METRICS)
-        self.evaluations = MetricsFile(directory.path / EVALUATIONS)
         self.checkpoints = Checkpoints(directory.checkpoints, keep)
 
     def restore(
@@ -167,18 +160,12 @@ class RunFiles:
         say("no checkpoint yet: starting at the beginning." if not there else "starting over.")
         return None, None
 
-    def rewind_evaluations(self, iteration: int) -> list[tuple]:
-        """Forget evaluations after an iteration; those before."""
-        mark, lines = lines_until(self.evaluations.path, iteration)
-        self.evaluations.rewind(mark)
-        return lines
-
-    def append(self, table: MetricsFile, columns: tuple[str, ...], lines: list[tuple]) -> None:
+    def append(self, columns: tuple[str, ...], lines: list[tuple]) -> None:
         try:
-            table.append(columns, lines)
+            self.metrics.append(columns, lines)
         except OSError as error:
             raise RunError(
-                f"{str(table.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
+                f"{str(self.metrics.path)!r} cannot be written ({error.strerror}): make room, or make it writable, and "
                 f"go on with isobatch train --resume {self.directory.quoted}"
             ) from None
 
@@ -240,8 +227,7 @@ class WeightsAndBiases:
             rows = table["env_steps"] == step
             values = {n: table[n][rows] for n in columns[len(INDEX) :]}
             means = {n: float(np.nanmean(v)) for n, v in values.items() if not np.all(np.isnan(v))}
-            returns = values.get(RETURN, np.full(np.count_nonzero(rows), np.nan))  # evaluations have none
-            seeds = zip(table["seed"][rows], returns, strict=True)
+            seeds = zip(table["seed"][rows], values[RETURN], strict=True)
             each = {f"seeds/{seed}/{RETURN}": float(value) for seed, value in seeds if not np.isnan(value)}
             self.run.log(means | each, step=int(step))
 

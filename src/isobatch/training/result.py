@@ -14,7 +14,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.options import Options
 from isobatch.training.agent import Agent, learned_of
 from isobatch.training.curves import curve_svg
-from isobatch.training.metrics import RETURN, Table, final_returns
+from isobatch.training.metrics import EVALUATION_COLUMNS, RETURN, Table, evaluations_of, final_returns
 
 if TYPE_CHECKING:
     import pandas
@@ -65,7 +65,6 @@ class Result:
     steps_per_second: float  # of all seeds together, without compilation
     compile_seconds: float
     interrupted: bool
-    evaluations: Table = dataclasses.field(default_factory=dict)  # as `evaluations.csv` has them
 
     @property
     def final_return(self) -> list[float | None]:
@@ -75,10 +74,15 @@ class Result:
         return final_returns(self.metrics, self.config.env_steps)
 
     @property
+    def evaluations(self) -> Table:
+        """What the metrics have of evaluations: one line for each of them and seed, none without any."""
+        return evaluations_of(self.metrics)
+
+    @property
     def newest_evaluation(self) -> list[float | None]:
         """One number a seed: mean return of the episodes of its last evaluation, if there was one."""
         table = self.evaluations
-        newest = dict(zip(table["seed"].tolist(), table["eval/episodic_return"].tolist(), strict=True)) if table else {}
+        newest = dict(zip(table["seed"].tolist(), table[EVALUATION_COLUMNS[0]].tolist(), strict=True))
         return [newest.get(seed) for seed in self.seeds]
 
     @property

@@ -5,7 +5,6 @@
 | `config.yaml`   | every setting, ready for `isobatch train --config`                         |
 | `run.json`      | seeds, command, versions, device                                           |
 | `metrics.csv`   | one line per row and seed, only appended to; nothing in it depends on time |
-| `evaluations.csv` | returns of evaluations during training, if there are any                 |
 | `timing.csv`    | when each chunk of rows was done                                           |
 | `schedule.csv`  | with actors: which rollouts each update used, see `schedule_file`          |
 | `checkpoints/`  | see `checkpoints` and `checkpoint_file`                                    |

@@ -24,11 +24,12 @@ from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.schedules import falling_ranges
 from isobatch.training.display import Watch
 from isobatch.training.metrics import METRICS, read_metrics
+from isobatch.training.opening import EVALUATION
 from isobatch.training.result import Progress, Result
 from isobatch.training.run_directory import STAGES, RunDirectory
 from isobatch.training.trainer import train
 
-LINES = "log_interval"  # the option that decides what a run is, beside its seeds
+LINES = "log_interval"  # an option that decides what a run is, beside its seeds and evaluations
 
 
 class StagesInfo(TypedDict):
@@ -97,6 +98,8 @@ def train_stages(
     """
     path, configs = Path(run_dir), stage_configs(config, parse_batch_schedule(schedule))
     kept = {"seed": seed, "num_seeds": num_seeds, LINES: options.get(LINES, getattr(Options, LINES))}
+    if options.get("eval_interval"):
+        kept |= {name: options.get(name, getattr(Options, name)) for name in EVALUATION}
     info: StagesInfo = {"batch_schedule": schedule, "config": config.to_dict(), "options": kept}
     if resume:
         if read_stages(path) != info:

@@ -31,8 +31,8 @@ from isobatch.training.evaluations import Evaluations
 from isobatch.training.initial_weights import carry_over, start_from
 from isobatch.training.loop import Advance, advances, lines_of
 from isobatch.training.memory import check_run_memory
-from isobatch.training.metrics import columns_of
-from isobatch.training.opening import CONTINUES, INIT_FROM, SOURCES, extend, opened
+from isobatch.training.metrics import METRICS, columns_of
+from isobatch.training.opening import CONTINUES, EVALUATION, INIT_FROM, SOURCES, extend, opened
 from isobatch.training.processes import check_same, is_first, least, share
 from isobatch.training.program import Program, Supervision
 from isobatch.training.programs import initial_states, program_for, stack_hypers
@@ -109,6 +109,9 @@ def train(
             if iteration == 0 and (source := directory.info.get(CONTINUES)):
                 states = carry_over(Path(source), states, config)
             extend(directory, config, iteration, say)
+            if choices.eval_interval and recorder.lacks_evaluations:
+                say(f"{METRICS} is of an older version, without columns for evaluations: going on without them.")
+                choices = without_evaluations(choices)
         if layout is not None and begun:  # what process 0 has read is known to all
             choices = dataclasses.replace(choices, log_interval=share(choices.log_interval))
             choices = with_evaluation_of_first(choices)
@@ -186,8 +189,11 @@ def run(
         steps_per_second=(iteration - start) * batch * options.num_seeds / seconds if seconds else 0.0,
         compile_seconds=compile_seconds,
         interrupted=iteration < config.num_iterations,
-        evaluations=recorder.evaluations,
     )
+
+
+def without_evaluations(options: Options) -> Options:
+    return dataclasses.replace(options, **{name: getattr(Options, name) for name in EVALUATION})
 
 
 def with_evaluation_of_first(options: Options) -> Options:
@@ -225,9 +231,9 @@ class Bookkeeper:
         self.config, self.options, self.names, self.recorder = config, options, program.names, recorder
         self.program = program
         self.watch, self.say, self.first, self.layout = watch, say, first, layout
-        self.columns = columns_of(program.names)
         self.checkpoint_interval = options.checkpoint_iterations(config.num_iterations)
         self.evaluations = Evaluations(config, options)
+        self.columns = (*columns_of(program.names), *self.evaluations.columns)
         self._sharing = sharing
         self._begin = time.perf_counter()
         self._spoken: frozenset[str] = frozenset()  # causes that were warned of
@@ -236,15 +242,15 @@ class Bookkeeper:
         """Record one advance; raises where it brought something that must end the run."""
         if not (np.all(step.finite) and np.all(np.isfinite(step.table))):
             raise self.diverged(step)
-        lines = self.add_lines(step.table, step.begin, step.ends)
+        added = self.add_lines(step.table, step.begin, step.ends)
         if step.fault is not None:
             raise self.stopped_by(step.fault, step)
         if not step.ends:
             return
-        progress = self.progress(step.iteration, lines)
-        self.tell_whether_shared_well(step.iteration)
-        if self.evaluations.is_due(step.iteration):  # first: a run that goes on after a checkpoint has its evaluation
+        if self.evaluations.is_due(step.iteration):  # before a checkpoint, which knows the lines so far
             self.evaluate(step)
+        progress = self.progress(step.iteration, self.recorder.lines[-added:])
+        self.tell_whether_shared_well(step.iteration)
         if self.is_due(step.iteration):
             self.checkpoint(step.iteration, step.states)
             self.monitor()
@@ -279,9 +285,10 @@ class Bookkeeper:
         if not is_first():
             return
         try:
-            self.recorder.add_evaluations(self.evaluations.lines(step.iteration, states, ready))
+            values = self.evaluations.values(states, ready)
         except RunError as error:
             raise self.stopped_by(f"an evaluation failed: {error}", step) from None
+        self.recorder.add_evaluation(values)
 
     def progress(self, iteration: int, lines: list[tuple]) -> Progress:
         total, batch = self.config.num_iterations, self.config.geometry.iteration_batch
@@ -291,10 +298,12 @@ class Bookkeeper:
             iteration * batch, total * batch, speed, spent * (total - iteration) / done, self.columns, lines
         )
 
-    def add_lines(self, table: np.ndarray, begin: int, ends: list[int]) -> list[tuple]:
+    def add_lines(self, table: np.ndarray, begin: int, ends: list[int]) -> int:
+        """How many lines these are; they have no evaluation yet."""
         lines = lines_of(self.names, self.config, table, begin, ends, self.options.seeds)
-        self.recorder.add(self.columns, lines)
-        return lines
+        none = [np.nan] * len(self.evaluations.columns)
+        self.recorder.add(self.columns, [(*line, *none) for line in lines])
+        return len(lines)
 
     def monitor(self) -> None:
         """Tell what the metrics so far warn of, each cause once."""
