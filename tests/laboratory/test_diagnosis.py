@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_numbers(results: list[Diagnosis], run_dir:
 def test_what_is_measured_is_kept_and_what_is_damaged_is_measured_again(
     results: list[Diagnosis], run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unmeasurable(subject: Any, watch: Any) -> None:
+    def unmeasurable(subject: Any, parts: Any, watch: Any) -> None:
         raise AssertionError("measured again")
 
     true = Lags.measure

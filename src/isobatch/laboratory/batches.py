@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import jax
@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from isobatch.laboratory.chains import Chains
 from isobatch.laboratory.external_policy import ExternalPolicy
+from isobatch.laboratory.partial_results import NOTHING_KEPT, MadePiece, PartialResults, Piece, spans
 from isobatch.laboratory.per_sample import mean_gradient, vanilla
 from isobatch.laboratory.source import Source, draws, median_seconds
 from isobatch.learning.policy_phase import estimate_advantages
@@ -49,11 +50,16 @@ def batch_products(
     num_steps: int,
     batches: int,
     seed: int,
+    parts: PartialResults = NOTHING_KEPT,
 ) -> Float[np.ndarray, "K K"]:
-    """Inner products of the gradients of K independent batches."""
-    segments = source.batches(num_envs, num_steps, draws(batches, seed))
-    gradients = [np.asarray(batch_gradient(policy, samples_of(config, segment)), float) for segment in segments]
-    vectors = np.stack(gradients)
+    """Inner products of the gradients of K independent batches. `parts` keeps the gradients."""
+    name = f"batches-{num_envs}x{num_steps}"
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        for segment in source.batches(num_envs, num_steps, draws(batches, seed), first, parts, f"{name}-collected"):
+            yield {"gradient": batch_gradient(policy, samples_of(config, segment))}
+
+    vectors = np.stack([np.asarray(made["gradient"], float) for made in parts.pieces(name, make)])
     return vectors @ vectors.T
 
 
@@ -83,14 +89,21 @@ def gradient_seconds(policy: Policy | ExternalPolicy, chains: Chains, size: int)
 
 
 def first_episodes(
-    config: Config, policy: Policy | ExternalPolicy, segment: Segment
+    config: Config, policy: Policy | ExternalPolicy, segment: Segment, parts: PartialResults = NOTHING_KEPT
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the first episode of each environment: the sum of its gradients, its length, and whether it has ended."""
     columns, lengths, ended = _first_columns(config, segment)
-    if isinstance(policy, ExternalPolicy):
-        sums = len(segment.reward) * policy.mean_gradients(*map(np.asarray, columns))
-    else:
-        sums = np.asarray(_column_sums(policy, columns))
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        begun = 0 if last is None else int(last["end"])
+        if not isinstance(policy, ExternalPolicy):
+            for begin, end in spans(begun, len(lengths)):
+                yield {"sums": _column_sums(policy, columns, begin, end)[begin:end], "end": end}
+        elif not begun:
+            sums = len(segment.reward) * policy.mean_gradients(*map(np.asarray, columns))
+            yield {"sums": sums, "end": len(lengths)}
+
+    sums = np.concatenate([made["sums"] for made in parts.pieces("sums", make)])
     return sums, np.asarray(lengths), np.asarray(ended)
 
 
@@ -105,5 +118,12 @@ def _first_columns(config: Config, segment: Segment) -> tuple[Samples, Int[Array
 
 
 @jax.jit
-def _column_sums(policy: Policy, columns: Samples) -> Float[Array, "E P"]:
-    return jax.lax.map(lambda samples: len(samples[2]) * mean_gradient(vanilla, policy, samples), columns)
+def _column_sums(policy: Policy, columns: Samples, begin: int, end: int) -> Float[Array, "E P"]:
+    """Of some columns; 0 for the others."""
+
+    def add(column: Array, sums: Array) -> Array:
+        samples = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, column, keepdims=False), columns)
+        return sums.at[column].set(len(samples[2]) * mean_gradient(vanilla, policy, samples))
+
+    size = sum(leaf.size for leaf in jax.tree.leaves(policy))
+    return jax.lax.fori_loop(begin, end, add, jnp.zeros((len(columns[2]), size)))

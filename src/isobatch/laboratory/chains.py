@@ -54,8 +54,8 @@ def begins(time_limit: int, groups: int, count: int) -> Int[np.ndarray, " C"]:
 
 
 def chain_bytes(obs_bytes: int, parameters: int, count: int, length: int) -> int:
-    """Memory at its highest: observations, a dozen numbers beside each, gradients of a window."""
-    return count * length * (obs_bytes + 4 * 12) + 4 * 4 * count * parameters
+    """Memory at its highest: observations, a dozen numbers beside each, gradients of a window and sums over windows."""
+    return count * length * (obs_bytes + 4 * 12) + 4 * 6 * count * parameters
 
 
 def horizon_of(gamma: float, time_limit: int) -> int:

@@ -22,7 +22,7 @@ from isobatch.formatting import Say, html_list, html_table
 from isobatch.laboratory.branch_costs import branch_sentence
 from isobatch.laboratory.costs import MeasurementPlan, plan
 from isobatch.laboratory.options import LabOptions
-from isobatch.laboratory.partial_results import remove_partial_results
+from isobatch.laboratory.partial_results import PartialResults, remove_partial_results
 from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.results import load, store, to_json
 from isobatch.laboratory.sections import section_class
@@ -134,7 +134,7 @@ def diagnose(
     diagnoses = []
     for i, checkpoint in enumerate(wanted):
         loaded = load_run(run_dir, checkpoint, say)
-        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell, out)
+        subject = subject_of(loaded, options, policy_seed, changes, env_timeout, progress.tell)
         if minutes is not None:
             subject = _planned(subject, loaded.iteration, minutes / len(wanted), out, say)
         progress.part = (i / len(wanted), 1 / len(wanted))
@@ -168,6 +168,8 @@ def measure_sections(
 ) -> dict[str, Section]:
     """The sections that were asked for, measured or read from `out`; without those that this policy cannot have."""
     options, sections = subject.options, dict[str, Section]()
+    chains = out / f"{iteration:09d}-chains.json"
+    subject = dataclasses.replace(subject, collected=PartialResults(chains, key_of(subject, iteration, "chains")))
     for place, section in enumerate(options.chosen):
         before, share = place / len(options.chosen), 1 / len(options.chosen)
         progress.name = f"iteration {iteration}: {section}"
@@ -177,15 +179,18 @@ def measure_sections(
         result = load(path, key, kind)
         if result is None:
             try:
-                measured = kind.measure(subject, lambda done: progress.note(before + done * share))  # noqa: B023
+                parts = PartialResults(path, key)
+                measured = kind.measure(subject, parts, lambda done: progress.note(before + done * share))  # noqa: B023
             except NotMeasurableError as error:
                 if options.sections != "all":
                     raise
                 say(f"{section}: left out. {error}")
+                remove_partial_results(path)
                 continue
             result = store(path, key, measured)
         remove_partial_results(path)
         sections[section] = result
+    remove_partial_results(chains)
     return sections
 
 
@@ -209,7 +214,6 @@ def subject_of(
     changes: Mapping[str, object] = MappingProxyType({}),
     env_timeout: float = Options.env_timeout,
     tell: Say = lambda detail: None,
-    out: Path | None = None,
 ) -> Subject:
     """The policy of one of the run's seeds; the first unless another one is named."""
     env = environment_of(loaded.config)
@@ -223,4 +227,4 @@ def subject_of(
             "diverged; measure an earlier checkpoint."
         )
     config = loaded.config.replace(**changes, num_shards=1)  # a gradient is that of all environments
-    return Subject(config, source_of(config, env, state, env_timeout, tell), state, options, env_timeout, out)
+    return Subject(config, source_of(config, env, state, env_timeout, tell), state, options, env_timeout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,21 +27,23 @@ class ExternalPolicy(abc.ABC):
     def fingerprint(self) -> str:
         return hashlib.sha256(self.weights).hexdigest()[:16]
 
-    def window_products(
-        self, obs: np.ndarray, action: np.ndarray, advantage: np.ndarray, steps: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As `landscape.window_products`."""
-        length, count = advantage.shape
-        windows = length // steps
-        products, total, squares = np.zeros((count, count)), np.zeros((count, self.size)), np.zeros((windows, count))
-        for w in range(windows):
-            part = slice(w * steps, (w + 1) * steps)
-            gradients = self.mean_gradients(*(np.swapaxes(x[part], 0, 1) for x in (obs, action, advantage)))
+    def window_sums(
+        self, samples: Samples, steps: int, first: int, last: Mapping[str, np.ndarray] | None
+    ) -> Iterator[dict[str, np.ndarray]]:
+        """The sums of `landscape.WindowSums` after each window, from window `first` on."""
+        length, count = np.shape(samples[2])
+        if last is None:
+            last = {"products": np.zeros((count, count)), "total": np.zeros((count, self.size))}
+            last |= {"squares": np.zeros((length // steps, count))}
+        products, total, squares = last["products"], last["total"], last["squares"]
+        for window in range(first, length // steps):
+            part = slice(window * steps, (window + 1) * steps)
+            gradients = self.mean_gradients(*(np.swapaxes(np.asarray(x)[part], 0, 1) for x in samples))
             product = gradients @ gradients.T
-            products += product
-            total += gradients
-            squares[w] = np.diagonal(product)
-        return products / windows, total / windows, squares
+            squares = squares.copy()
+            squares[window] = np.diagonal(product)
+            products, total = products + product, total + gradients
+            yield {"products": products, "total": total, "squares": squares}
 
     def gradient(self, samples: Samples) -> np.ndarray:
         """[P] of the mean over all samples."""

@@ -7,11 +7,12 @@ environments play on; and nothing can be seen behind a time limit, where the val
 from __future__ import annotations
 
 import abc
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
@@ -23,10 +24,11 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.errors import UsageError
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
+from isobatch.laboratory.partial_results import ANEW, NOTHING_KEPT, MadePiece, PartialResults, Piece, named, taken
 from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.host_rollout import replaced
-from isobatch.rollouts.player import Played, PolicyPlayer
+from isobatch.rollouts.player import Played, PolicyPlayer, Standing
 from isobatch.rollouts.segment import Segment
 from isobatch.rollouts.staleness import seen_dtype
 from isobatch.settings.config import Config
@@ -49,7 +51,17 @@ class SegmentPlayer(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    @property
+    def standing(self) -> Standing: ...
+
+    @property
+    def lost(self) -> bool: ...
+
+    def go_on(self, standing: Standing) -> None: ...
+
     def play(self) -> Played: ...
+
+    def nothing_played(self) -> Played: ...
 
     def segment(self, played: Played) -> Segment: ...
 
@@ -89,12 +101,12 @@ class OutsideSource(abc.ABC):
         """Environments that run at a time."""
         return max(self.config.num_envs, PROCESSES) if self.env.in_processes else SIDE_BY_SIDE
 
-    def chains(self, count: int, length: int, seed: int) -> Chains:
+    def chains(self, count: int, length: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Chains:
         """The environments run on after the end of their chains, until an episode ends or the rest is negligible."""
         groups = num_groups(self.time_limit, length)
         passed = begins(self.time_limit, groups, count)
         most = length + horizon_of(self.config.hypers.gamma, self.time_limit)
-        columns = self._record(passed, length, most, length - 1, jax.random.key(seed))
+        columns = self._record(passed, length, most, length - 1, jax.random.key(seed), parts, "chains")
         segment = self._as_learned(columns.segment)
         at_limits = segment.next_value if self.config.bootstrap else jnp.zeros_like(segment.value)
         true_next = jnp.where(segment.truncated, at_limits, next_in_row(self.config, segment.value))
@@ -102,20 +114,26 @@ class OutsideSource(abc.ABC):
         true_next = true_next.at[-1].set(jnp.where(done, true_next[-1], self._returns(columns)))
         return Chains(segment, true_next, groups)
 
-    def batches(self, num_envs: int, num_steps: int, drawn: Draw) -> Iterator[Segment]:
+    def batches(
+        self, num_envs: int, num_steps: int, drawn: Draw, first: int = 0, parts: PartialResults = NOTHING_KEPT,
+        name: str = "collected",
+    ) -> Iterator[Segment]:  # fmt: skip
         """As many at a time as there may be environments: they need not wait for each other."""
         ages = (np.asarray(drawn.age) * self.time_limit).astype(int)
         at_a_time = max(1, self.width // num_envs)
-        for begin in range(0, len(ages), at_a_time):
+        begins = range(first - first % at_a_time, len(ages), at_a_time) if first < len(ages) else ()
+        for begin in begins:
             passed = np.repeat(ages[begin : begin + at_a_time], num_envs)
-            columns = self._record(passed, num_steps, num_steps, num_steps, drawn.key[begin])
+            columns = self._record(passed, num_steps, num_steps, num_steps, drawn.key[begin], parts, f"{name}-{begin}")
             segment = self._as_learned(columns.segment)
-            for one in range(len(passed) // num_envs):
+            for one in range(max(first - begin, 0), len(passed) // num_envs):
                 which = slice(one * num_envs, (one + 1) * num_envs)
                 yield jax.tree.map(lambda leaf, which=which: leaf[:, which], segment)
+            for turn in range(-(-len(passed) // self.width)):
+                parts.drop(f"{name}-{begin}-{turn}")
 
-    def episodes(self, count: int, horizon: int, seed: int) -> Segment:
-        columns = self._record(np.zeros(count, int), horizon, horizon, 0, jax.random.key(seed))
+    def episodes(self, count: int, horizon: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Segment:
+        columns = self._record(np.zeros(count, int), horizon, horizon, 0, jax.random.key(seed), parts, "episodes")
         return self._as_learned(columns.segment)
 
     def seconds(self, num_envs: int, num_steps: int) -> float:
@@ -125,25 +143,56 @@ class OutsideSource(abc.ABC):
             taken = median_seconds(lambda: player.segment(player.play()))
         return taken * (num_envs / envs) * (num_steps / steps)
 
-    def _record(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int, key: Key[Array, ""]) -> Columns:
+    def _record(
+        self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int, key: Key[Array, ""],
+        parts: PartialResults, name: str,
+    ) -> Columns:  # fmt: skip
         """Columns of environments that were reset `passed` rows before; some of them at a time."""
-        columns, spoken = Columns(passed, kept, most, least), time.monotonic()
+        columns = Columns(passed, kept, most, least)
         for turn, begin in enumerate(range(0, len(passed), self.width)):
             part = slice(begin, min(begin + self.width, len(passed)))
-            with self._player(ROWS, part.stop - begin, jax.random.fold_in(key, turn)) as player:
-                for first in itertools.count(0, ROWS):
-                    played = player.play()
-                    needed = columns.missing(part) & (passed[part] < first + ROWS)
-                    if needed.any():  # else nobody wants the values of its states
-                        columns.store(first, player.segment(played), part)
-                    if not columns.missing(part).any():
-                        break
-                    if time.monotonic() - spoken > SILENCE:
-                        spoken = time.monotonic()
-                        which = f"environments {begin + 1:,} to {part.stop:,} of {len(passed):,}"
-                        last = int(passed[part].max()) + most
-                        self.tell(f"{which}, step {min(first + ROWS, last):,} of at most {last:,}")
+            player = partial(self._player, ROWS, part.stop - begin, jax.random.fold_in(key, turn))
+            for piece in parts.pieces(f"{name}-{turn}", partial(self._play, columns, part, player)):
+                if not piece:
+                    columns.forget(part)
+                elif any(leaf.startswith("segment/") for leaf in piece):
+                    if columns.like is None:  # of a piece that was kept: nobody plays yet
+                        columns.like = player().segment(player().nothing_played())
+                    columns.store(int(piece["end"]) - ROWS, taken(columns.like, piece, "segment"), part)
         return columns
+
+    def _play(
+        self, columns: Columns, part: slice, player_of: Callable[[], SegmentPlayer], count: int, last: MadePiece | None
+    ) -> Iterator[Piece]:
+        """ROWS rows of some environments at a time: what is needed of them, and where they stand then.
+
+        Environments that cannot be brought to where they stood begin anew.
+        """
+        if not columns.missing(part).any():
+            return
+        player, first, spoken = player_of(), 0, time.monotonic()
+        if last is not None:
+            first = int(last["end"])
+            player.go_on(taken(player.standing, last, "standing"))
+        with ExitStack() as running:
+            if not player.lost:
+                running.enter_context(player)
+            while not player.lost and columns.missing(part).any():
+                played, piece = player.play(), dict[str, np.ndarray]()
+                needed = columns.missing(part) & (columns.passed[part] < first + ROWS)
+                if needed.any():  # else nobody wants the values of its states
+                    columns.like = player.segment(played)
+                    piece = named(columns.like, "segment")
+                first += ROWS
+                yield piece | named(player.standing, "standing") | {"end": np.array(first)}
+                if time.monotonic() - spoken > SILENCE:
+                    spoken = time.monotonic()
+                    which = f"environments {part.start + 1:,} to {part.stop:,} of {len(columns.passed):,}"
+                    end = int(columns.passed[part].max()) + columns.most
+                    self.tell(f"{which}, step {min(first, end):,} of at most {end:,}")
+        if player.lost:
+            yield ANEW
+            yield from self._play(columns, part, player_of, 0, None)
 
     def _as_learned(self, segment: Segment) -> Segment:
         return replaced(segment, reward=self._learned(segment.reward))
@@ -201,6 +250,7 @@ class Columns:
 
     def __init__(self, passed: Int[np.ndarray, " C"], kept: int, most: int, least: int) -> None:
         self.passed, self.kept, self.most, self.least = passed, kept, most, least
+        self.like: Segment | None = None  # what is stored looks like this
         self.count: np.ndarray = np.zeros(len(passed), int)
         self._ended: np.ndarray = np.zeros(len(passed), bool)
         self._segment: Segment | None = None  # made when the shapes are known
@@ -222,6 +272,12 @@ class Columns:
         self._write(self._after, after, real & (place < self.most), place, part)
         self._ended[part] |= (real & done & (place >= self.least)).any(axis=0)
         self.count[part] += real.sum(axis=0)
+
+    def forget(self, part: slice) -> None:
+        """The rows of the environments `part`: they begin anew."""
+        self.count[part], self._ended[part] = 0, False
+        for leaf in jax.tree.leaves((self._segment, self._after)):
+            leaf[:, part] = 0
 
     def missing(self, part: slice) -> Bool[np.ndarray, " N"]:
         """Which of the environments `part` are still needed."""

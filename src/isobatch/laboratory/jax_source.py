@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from isobatch.envs.interface import Environment, State
 from isobatch.laboratory.chains import Chains, begins, horizon_of, next_in_row, num_groups, scaled
+from isobatch.laboratory.partial_results import NOTHING_KEPT, PartialResults, kept_tree
 from isobatch.laboratory.source import Draw, median_seconds
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.jax_rollout import run_policy, start_envs, where_envs
@@ -46,7 +47,23 @@ class JaxSource:
         """As it is kept, as the network sees it, and that which a step led to."""
         return (np.dtype(self.env.obs_dtype).itemsize + 2 * 4) * math.prod(self.env.obs_shape)
 
-    def chains(self, count: int, length: int, seed: int) -> Chains:
+    def chains(self, count: int, length: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Chains:
+        segment, true_next = kept_tree(
+            parts,
+            "chains",
+            lambda: self._chains(count, length, seed),
+            lambda: (self._like(length), jnp.zeros(())),
+        )
+        return Chains(segment, true_next, num_groups(self.time_limit, length))
+
+    def _like(self, length: int) -> Segment:
+        """What a segment looks like."""
+        key = jax.random.key(0)
+        carry = jax.eval_shape(partial(started, self.env, 1), key)
+        segment: Segment = jax.eval_shape(partial(run, self.config, self.env, length), self.state, carry, key)[0]
+        return segment
+
+    def _chains(self, count: int, length: int, seed: int) -> tuple[Segment, Float[Array, "L C"]]:
         """Start, run and value the chains; then play on where returns are cut off."""
         config, env, state = self.config, self.env, self.state
         start_key, act_key, tail_key = jax.random.split(jax.random.key(seed), 3)
@@ -62,16 +79,23 @@ class JaxSource:
             states, obs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[padded], after)
             tail = tails(config, env, state, states, obs, tail_key)[: len(where)]
             true_next = true_next.reshape(-1).at[where].set(tail).reshape(true_next.shape)
-        return Chains(segment, true_next, groups)
+        return segment, true_next
 
-    def batches(self, num_envs: int, num_steps: int, drawn: Draw) -> Iterator[Segment]:
-        for key, age in zip(drawn.key, drawn.age, strict=True):
+    def batches(
+        self, num_envs: int, num_steps: int, drawn: Draw, first: int = 0, parts: PartialResults = NOTHING_KEPT,
+        name: str = "collected",
+    ) -> Iterator[Segment]:  # fmt: skip
+        """Each is handed out as soon as it is collected, so there is nothing to keep."""
+        for key, age in zip(drawn.key[first:], drawn.age[first:], strict=True):
             yield batch_of(self.config, self.env, num_envs, num_steps, self.state, Draw(key, age))
 
-    def episodes(self, count: int, horizon: int, seed: int) -> Segment:
-        keys = jax.random.split(jax.random.key(seed))
-        carry = started(self.env, count, keys[0])
-        return run(self.config, self.env, horizon, self.state, carry, keys[1])[0]
+    def episodes(self, count: int, horizon: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Segment:
+        def collect() -> Segment:
+            keys = jax.random.split(jax.random.key(seed))
+            carry = started(self.env, count, keys[0])
+            return run(self.config, self.env, horizon, self.state, carry, keys[1])[0]
+
+        return kept_tree(parts, "episodes", collect, lambda: self._like(horizon))
 
     def seconds(self, num_envs: int, num_steps: int) -> float:
         key = jax.random.key(0)

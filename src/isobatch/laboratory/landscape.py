@@ -14,9 +14,11 @@ over the phases of N environments for the mean over all phases: good for many en
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +27,14 @@ from jaxtyping import Array, Float
 
 from isobatch.laboratory.chains import Chains, true_advantages, window_advantages
 from isobatch.laboratory.external_policy import ExternalPolicy
+from isobatch.laboratory.partial_results import NOTHING_KEPT, MadePiece, Make, PartialResults, Piece, spans
 from isobatch.laboratory.per_sample import at_once, mean_gradient, vanilla
 from isobatch.networks.actor_critic import Policy
 from isobatch.settings.config import Config
 from isobatch.statistics.bootstrap import pair_mean, ratio, resample, unit_mean
 
 Variant = tuple[int, float]  # T and lambda
+Samples = tuple[Array, Array, Array]  # observations, actions and advantages [L, C, ...]
 
 
 @dataclass(frozen=True)
@@ -46,27 +50,42 @@ class ChainProducts:
 
 def measure(
     config: Config, policy: Policy | ExternalPolicy, chains: Chains, variants: list[Variant],
-    watch: Callable[[float], None] = lambda done: None,
+    watch: Callable[[float], None] = lambda done: None, parts: PartialResults = NOTHING_KEPT,
 ) -> tuple[dict[Variant, ChainProducts], np.ndarray]:  # fmt: skip
     """Products of each variant, and [C, C] inner products of the true gradients. `watch` gets the part that is done."""
     obs, action = chains.segment.obs, chains.segment.action
-    together = reset_together(chains)
     passes = len(variants) + 2
-    norms = jax.block_until_ready(window_products(policy, obs, action, jnp.ones(obs.shape[:2]), 1)[2])
-    watch(1 / passes)
-    true = window_products(policy, obs, action, true_advantages(config, chains), chains.length)[1]
+    norms, true = jnp.zeros(0), jnp.zeros(0)
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        for number in range(first, passes):
+            within = f"pass-{number}"
+            sums = partial(window_products, policy, obs, action, parts=parts, name=within)
+            if number == 0:
+                yield {"norms": sums(jnp.ones(obs.shape[:2]), 1)[2]}
+            elif number == 1:
+                yield {"true": sums(true_advantages(config, chains), chains.length)[1]}
+            else:
+                steps, lam = variants[number - 2]
+                advantage = window_advantages(config, chains, steps, lam)
+                products, mean, _ = sums(advantage, steps)
+                yield {
+                    "windows": np.asarray(products, float),
+                    "sample": np.asarray(jnp.mean(advantage**2 * norms, axis=0), float),
+                    "mean": _products(mean),
+                    "bias": _products(mean - true),
+                }
+            parts.drop(within)
+
     by_variant = {}
-    for done, (steps, lam) in enumerate(variants):
-        advantage = window_advantages(config, chains, steps, lam)
-        products, mean, _ = window_products(policy, obs, action, advantage, steps)
-        by_variant[steps, lam] = ChainProducts(
-            windows=np.asarray(products, float),
-            sample=np.asarray(jnp.mean(advantage**2 * norms, axis=0), float),
-            mean=_products(mean),
-            bias=_products(mean - true),
-            together=together,
-        )
-        watch((done + 3) / passes)
+    for number, made in enumerate(parts.pieces("passes", make)):
+        if number == 0:
+            norms = jnp.asarray(made["norms"])
+        elif number == 1:
+            true = jnp.asarray(made["true"])
+        else:
+            by_variant[variants[number - 2]] = ChainProducts(**made, together=reset_together(chains))
+        watch((number + 1) / passes)
     return by_variant, _products(true)
 
 
@@ -79,33 +98,118 @@ def window_products(
     action: Array,
     advantage: Float[Array, "L C"],
     steps: int,
+    parts: PartialResults = NOTHING_KEPT,
+    name: str = "pass",
 ) -> WindowProducts:
-    """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2."""
+    """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2. `parts` keeps the sums so far."""
+    windows = len(obs) // steps
     if isinstance(policy, ExternalPolicy):
-        parts = policy.window_products(np.asarray(obs), np.asarray(action), np.asarray(advantage), steps)
-        products, total, squares = map(jnp.asarray, parts)
-        return products, total, squares
-    return _window_products(policy, obs, action, advantage, steps)
+        samples = tuple(np.asarray(leaf)[: windows * steps] for leaf in (obs, action, advantage))
+        make: Make = partial(policy.window_sums, samples, steps)
+    else:
+        make = partial(_window_sums, policy, (obs, action, advantage), steps)
+    (sums,) = deque(parts.pieces(name, make, only_last=True), maxlen=1)
+    products, total, squares = (jnp.asarray(sums[leaf]) for leaf in WindowSums._fields)
+    return (*_over_windows((products, total), windows), squares)
 
 
-@partial(jax.jit, static_argnums=4)
-def _window_products(
-    policy: Policy, obs: Float[Array, "L C *S"], action: Array, advantage: Float[Array, "L C"], steps: int
-) -> WindowProducts:
-    count, windows = obs.shape[1], obs.shape[0] // steps
+class WindowSums(NamedTuple):
+    """Of the windows so far."""
+
+    products: Float[Array, "C C"]
+    total: Float[Array, "C P"]
+    squares: Float[Array, "W C"]
+
+
+def _window_sums(policy: Policy, samples: Samples, steps: int, first: int, last: MadePiece | None) -> Iterator[Piece]:
+    """Some windows at a time; where the chains of a window are differentiated in turns, some chains of it at a time."""
+    count, windows = samples[2].shape[1], len(samples[2]) // steps
     size = sum(leaf.size for leaf in jax.tree.leaves(policy))
+    sums = WindowSums(jnp.zeros((count, count)), jnp.zeros((count, size)), jnp.zeros((windows, count)))
+    window = turn = 0
+    if last is not None:
+        sums = WindowSums(*(jnp.asarray(last[leaf]) for leaf in WindowSums._fields))
+        window, turn = map(int, last["place"])
+    at_a_time = min(count, max(1, at_once(jax.tree.map(lambda leaf: leaf[0, :1], samples)) // steps))
+    if at_a_time == count:
+        for begin, end in spans(window, windows):
+            sums = _add_windows(policy, samples, steps, sums, begin, end)
+            yield sums._asdict() | {"place": np.array([end, 0])}
+        return
+    turns = count // at_a_time
+    for current in range(window, windows):
+        gradients = jnp.zeros((count, size)) if last is None or not turn else jnp.asarray(last["gradients"])
+        for begin, end in spans(turn, turns):
+            gradients = _add_chains(policy, samples, steps, at_a_time, current, gradients, begin, end)
+            yield sums._asdict() | {"gradients": gradients, "place": np.array([current, end])}
+        if rest := count % at_a_time:
+            gradients = _add_rest(policy, samples, steps, rest, current, gradients)
+        sums, turn = _add_window(sums, gradients, current), 0
+        yield sums._asdict() | {"place": np.array([current + 1, 0])}
 
-    def window(sums: tuple[Array, Array], samples: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        by_chain = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), samples)
-        chains = min(count, max(1, at_once(jax.tree.map(lambda leaf: leaf[0], samples)) // steps))
-        gradients = jax.lax.map(partial(mean_gradient, vanilla, policy), by_chain, batch_size=chains)
-        products = gradients @ gradients.T
-        return (sums[0] + products, sums[1] + gradients), jnp.diagonal(products)
 
-    cut = jax.tree.map(lambda leaf: leaf.reshape(windows, steps, *leaf.shape[1:]), (obs, action, advantage))
-    nothing = (jnp.zeros((count, count)), jnp.zeros((count, size)))
-    (products, total), squares = jax.lax.scan(window, nothing, cut)
-    return products / windows, total / windows, squares
+@partial(jax.jit, static_argnums=2)
+def _add_windows(policy: Policy, samples: Samples, steps: int, sums: WindowSums, begin: int, end: int) -> WindowSums:
+    """Of windows whose chains are differentiated at the same time."""
+
+    def add(window: Array, sums: WindowSums) -> WindowSums:
+        by_chain = _window(samples, steps, window)
+        return _added(
+            sums,
+            jax.lax.map(partial(mean_gradient, vanilla, policy), by_chain, batch_size=sums.products.shape[0]),
+            window,
+        )
+
+    return jax.lax.fori_loop(begin, end, add, sums)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _add_chains(
+    policy: Policy, samples: Samples, steps: int, at_a_time: int, window: int, gradients: Float[Array, "C P"],
+    begin: int, end: int,
+) -> Float[Array, "C P"]:  # fmt: skip
+    """Mean gradients of a window's chains, from turn `begin` to `end` of so many at a time."""
+    by_chain = _window(samples, steps, window)
+
+    def add(turn: Array, gradients: Array) -> Array:
+        first = turn * at_a_time
+        chains = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, first, at_a_time), by_chain)
+        mine = jax.vmap(partial(mean_gradient, vanilla, policy))(chains)
+        return jax.lax.dynamic_update_slice_in_dim(gradients, mine, first, 0)
+
+    return jax.lax.fori_loop(begin, end, add, gradients)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _add_rest(
+    policy: Policy, samples: Samples, steps: int, rest: int, window: int, gradients: Float[Array, "C P"]
+) -> Float[Array, "C P"]:
+    """Those of the last chains, which do not fill a turn."""
+    chains = jax.tree.map(lambda leaf: leaf[-rest:], _window(samples, steps, window))
+    return gradients.at[-rest:].set(jax.vmap(partial(mean_gradient, vanilla, policy))(chains))
+
+
+@jax.jit
+def _add_window(sums: WindowSums, gradients: Float[Array, "C P"], window: int) -> WindowSums:
+    return _added(sums, gradients, window)
+
+
+def _added(sums: WindowSums, gradients: Float[Array, "C P"], window: Array | int) -> WindowSums:
+    products = gradients @ gradients.T
+    squares = sums.squares.at[window].set(jnp.diagonal(products))
+    return WindowSums(sums.products + products, sums.total + gradients, squares)
+
+
+def _window(samples: Samples, steps: int, window: Array | int) -> Samples:
+    """By chain, [C, T, ...]."""
+    return jax.tree.map(
+        lambda leaf: jnp.moveaxis(jax.lax.dynamic_slice_in_dim(leaf, window * steps, steps), 1, 0), samples
+    )
+
+
+@partial(jax.jit, static_argnums=1)
+def _over_windows(sums: tuple[Array, Array], windows: int) -> tuple[Array, Array]:
+    return sums[0] / windows, sums[1] / windows
 
 
 def reset_together(chains: Chains) -> np.ndarray:

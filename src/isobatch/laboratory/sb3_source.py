@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +34,7 @@ from isobatch.networks.distributions import Categorical
 from isobatch.rollouts.collector import Actor, AnyArray
 from isobatch.rollouts.host_rollout import PolicyOutput, action_dtype, action_shape
 from isobatch.rollouts.packing import Packing
-from isobatch.rollouts.player import Played, Player
+from isobatch.rollouts.player import Played, Player, Standing
 from isobatch.rollouts.segment import Segment
 from isobatch.settings.config import Config
 from isobatch.settings.options import Options
@@ -82,6 +83,7 @@ class Sb3Player(Player):
         self, env: HostEnvironment, name: str, model: Model, shape: tuple[int, int], key: Key[Array, ""], limit: float
     ) -> None:
         self._model = model
+        self._generator: th.Tensor | None = None  # where it stood, if this goes on with another player's episodes
         seed = int(jax.random.bits(key)) >> 1
         th.manual_seed(seed)
         kind, actions = action_dtype(env.action_space), action_shape(env.action_space)
@@ -101,6 +103,20 @@ class Sb3Player(Player):
 
     def _value(self, obs: np.ndarray) -> np.ndarray:
         return self._model.values(self._model.seen(obs[0]))[None]
+
+    @property
+    def standing(self) -> Standing:
+        return super().standing._replace(generator=th.get_rng_state().numpy())
+
+    def go_on(self, standing: Standing) -> None:
+        super().go_on(standing)
+        self._generator = th.as_tensor(np.array(standing.generator))
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._generator is not None:
+            th.set_rng_state(self._generator)
+        return self
 
     def segment(self, played: Played) -> Segment:
         """What was played; the values of its states were found when acting."""

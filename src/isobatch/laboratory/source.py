@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Key
 from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.interface import Environment
 from isobatch.laboratory.chains import Chains
+from isobatch.laboratory.partial_results import NOTHING_KEPT, PartialResults
 from isobatch.rollouts.segment import Segment
 
 TIMED = 7  # repetitions, of which the median counts
@@ -72,15 +73,21 @@ class Source(Protocol):
         """Memory that one observation of a chain takes while chains are collected."""
         ...
 
-    def chains(self, count: int, length: int, seed: int) -> Chains:
-        """Chains in groups (see `chains`), and what their returns truly come to."""
+    def chains(self, count: int, length: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Chains:
+        """Chains in groups (see `chains`), and what their returns truly come to. `parts` keeps what is collected."""
         ...
 
-    def batches(self, num_envs: int, num_steps: int, drawn: Draw) -> Iterator[Segment]:
-        """One rollout for each draw, of environments that were reset together some time ago."""
+    def batches(
+        self, num_envs: int, num_steps: int, drawn: Draw, first: int = 0, parts: PartialResults = NOTHING_KEPT,
+        name: str = "collected",
+    ) -> Iterator[Segment]:  # fmt: skip
+        """One rollout for each draw, from draw `first` on, of environments that were reset together some time ago.
+
+        `parts` keeps under this name what is collected of those that are not handed out yet.
+        """
         ...
 
-    def episodes(self, count: int, horizon: int, seed: int) -> Segment:
+    def episodes(self, count: int, horizon: int, seed: int, parts: PartialResults = NOTHING_KEPT) -> Segment:
         """Environments from their reset on, until each has ended an episode, up to the horizon."""
         ...
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -18,6 +17,7 @@ from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.inner_products import check_memory, compiled_gram
 from isobatch.laboratory.landscape import weights_of
 from isobatch.laboratory.options import LabOptions, chain_length, geometries_of
+from isobatch.laboratory.partial_results import NOTHING_KEPT, PartialResults
 from isobatch.laboratory.per_sample import vanilla
 from isobatch.laboratory.source import Source, draws
 from isobatch.learning.state import TrainState
@@ -41,7 +41,7 @@ class Subject:
     trained: TrainState | ExternalPolicy  # all that a run of this package has, or a policy of another one
     options: LabOptions
     env_timeout: float = Options.env_timeout
-    out: Path | None = None  # where results are kept, and what is needed to go on with one
+    collected: PartialResults = NOTHING_KEPT  # of the chains, which several sections share
 
     @property
     def state(self) -> TrainState:
@@ -87,7 +87,7 @@ class Subject:
         count = -(-max(self.options.chains, 2 * groups) // groups) * groups
         need = chain_bytes(self.source.obs_bytes, self.parameters, count, length)
         check_memory(need, f"{count} chains of {length} steps", "chains, the budget or the longest geometry")
-        return self.source.chains(count, length, self.options.measure_seed)
+        return self.source.chains(count, length, self.options.measure_seed, self.collected)
 
     @cached_property
     def weights(self) -> np.ndarray:
@@ -100,16 +100,20 @@ class Subject:
         steps = min(self.config.num_steps, LARGEST_BATCH)
         return max(1, min(self.config.num_envs, LARGEST_BATCH // steps)), steps
 
-    def batch_products(self, num_envs: int, num_steps: int, seed_offset: int) -> np.ndarray:
+    def batch_products(
+        self, num_envs: int, num_steps: int, seed_offset: int, parts: PartialResults = NOTHING_KEPT
+    ) -> np.ndarray:
         """Inner products [K, K] of the gradients of K independent batches."""
-        seed = self.options.measure_seed + seed_offset
-        return batch_products(self.config, self.policy, self.source, num_envs, num_steps, self.options.batches, seed)
+        count, seed = self.options.batches, self.options.measure_seed + seed_offset
+        return batch_products(self.config, self.policy, self.source, num_envs, num_steps, count, seed, parts)
 
-    def sample_products(self, batches: int, lam: float | None = None) -> Iterator[tuple[np.ndarray, Layout]]:
-        """Inner products of the samples of some batches, and their layout."""
+    def sample_products(
+        self, batches: int, lam: float | None = None, first: int = 0, parts: PartialResults = NOTHING_KEPT
+    ) -> Iterator[tuple[np.ndarray, Layout]]:
+        """Inner products of the samples of some batches, from batch `first` on, and their layout."""
         config = self.config if lam is None else self.config.replace(gae_lambda=lam)
         n, t = self.batch_shape
-        for segment in self.source.batches(n, t, draws(batches, self.options.measure_seed + 5)):
+        for segment in self.source.batches(n, t, draws(batches, self.options.measure_seed + 5), first, parts):
             samples, policy = samples_of(config, segment), self.policy
             if isinstance(policy, ExternalPolicy):
                 gram = policy.gram(samples)

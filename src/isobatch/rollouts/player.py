@@ -15,9 +15,9 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.networks.actor_critic import Networks
 from isobatch.networks.moments import Moments
 from isobatch.rollouts.collected import CollectedRollout
-from isobatch.rollouts.collector import Actor, Collector
+from isobatch.rollouts.collector import Actor, AnyArray, Buffers, Collector
 from isobatch.rollouts.env_groups import group_columns
-from isobatch.rollouts.host_rollout import choose, host_carry, value
+from isobatch.rollouts.host_rollout import choose, host_carry, replaced, value
 from isobatch.rollouts.packing import Packing, packed
 from isobatch.rollouts.segment import EnvCarry, Segment, preprocessor, to_segment
 from isobatch.settings.config import Config
@@ -28,6 +28,15 @@ class Played(NamedTuple):
 
     rollout: CollectedRollout
     fills_in: np.ndarray  # [S, N], whether the first row fills in for a reset
+
+
+class Standing(NamedTuple):
+    """Where a player stands after some calls: enough to have its episodes again, where that is possible."""
+
+    carry: EnvCarry
+    fills_in: np.ndarray  # [S, N]
+    calls: int | np.ndarray
+    generator: np.ndarray  # of a policy that draws from one of its own
 
 
 class Player:
@@ -58,13 +67,14 @@ class Player:
         )
         self._seeds = seeds
         self._collector = Collector(env, only_collects, seeds, time_limit)
-        self._calls = 0
+        self._calls, self.lost = 0, False  # calls so far, and whether it does not stand where it was told to go on
+        self._carry = self._not_running()
         self._fills_in = np.zeros((len(seeds), self._num_envs), bool)
 
     def __enter__(self) -> Self:
         self._compile()
         try:
-            self._carry = self._collector.open(self._not_running(), 0, lambda sentence: None)
+            self._carry = self._collector.open(self._carry, self._calls, self._not_found)
         except BaseException:
             self._collector.close()
             raise
@@ -74,6 +84,35 @@ class Player:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._collector.close()
+
+    @property
+    def standing(self) -> Standing:
+        return Standing(self._carry, self._fills_in, self._calls, np.zeros(0, np.uint8))
+
+    def go_on(self, standing: Standing) -> None:
+        """Begin there, when the context is opened."""
+        self._carry, self._fills_in, self._calls = standing.carry, standing.fills_in, int(standing.calls)
+        self.lost = not self.env.replays
+
+    def _not_found(self, sentence: str) -> None:
+        self.lost = True
+
+    def nothing_played(self) -> Played:
+        """In the shape of what is played, a row of one environment."""
+        buffers = Buffers(self.env, (len(self._seeds), 1, 1), self._actor.packing)
+        output = self._actor.packing.unpacked(buffers.outputs)
+        rollout = CollectedRollout.of_leaves(
+            obs=buffers.obs,
+            last_obs=buffers.obs[:, 0],
+            action=output.action,
+            behavior=output.behavior,
+            reward=buffers.reward,
+            terminated=buffers.terminated,
+            truncated=buffers.truncated,
+            final_value=buffers.reward,
+            value=output.value,
+        )
+        return Played(rollout, np.zeros((len(self._seeds), 1), bool))
 
     def _not_running(self) -> EnvCarry:
         carry = host_carry(self.env, self._num_envs, 0)
@@ -96,11 +135,20 @@ class Player:
         running = self._collector.start(
             self._carry, self._actor, [self._for_all_seeds(key) for key in keys], self._calls
         )
-        self._carry, rollout = self._collector.wait(running)
+        before = self._carry.episodes.length  # which the collector does not count
+        carry, rollout = self._collector.wait(running)
+        lengths = lengths_after(before, np.asarray(rollout.done))
+        self._carry = replaced(carry, episodes=replaced(carry.episodes, length=lengths))
         self._calls += 1
         played = Played(rollout, self._fills_in)
         self._fills_in = np.asarray(rollout.done)[:, -1] & (self.env.autoreset == "next-step")
         return played
+
+
+def lengths_after(before: AnyArray, done: np.ndarray) -> np.ndarray:
+    """Steps [S, N] of the episodes in progress after rows [S, T, N] that end where `done`."""
+    since = np.argmax(done[:, ::-1], axis=1)
+    return np.where(done.any(axis=1), since, np.asarray(before) + done.shape[1]).astype(np.int32)
 
 
 class PolicyPlayer(Player):

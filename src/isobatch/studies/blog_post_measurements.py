@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,7 @@ from isobatch.laboratory.batches import batch_products, few_batches, mean_over_b
 from isobatch.laboratory.diagnosis import Diagnosis, Watch, diagnose, subject_of
 from isobatch.laboratory.landscape import at_geometry, measure
 from isobatch.laboratory.options import LabOptions
+from isobatch.laboratory.partial_results import MadePiece, PartialResults, Piece, remove_partial_results
 from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.results import load, store
 from isobatch.laboratory.sections.cosines import SampleCosines, sample_cosines
@@ -146,21 +147,23 @@ class Bench:
         return scores_of(path, config)
 
     def piece(
-        self, shape: str, iteration: int, name: str, kind: type[R], made: Callable[[Subject], R], share: float
-    ) -> R:
-        """Measured, or read."""
+        self, shape: str, iteration: int, name: str, kind: type[R], made: Callable[[Subject, PartialResults], R],
+        share: float,
+    ) -> R:  # fmt: skip
+        """Measured, or read; one that was interrupted goes on inside."""
         self.watch(f"iteration {iteration} of {shape}: {name}", self.done)
         subject = subject_of(load_run(self.run_dir(shape), str(iteration)), self.options)
         text = "".join(letter if letter.isalnum() else "-" for letter in name)
         path = self.out / "results" / f"{shape}-{iteration:09d}-{text}.json"
         key = key_of(subject, iteration, name)
-        result = load(path, key, kind) or store(path, key, made(subject))
+        result = load(path, key, kind) or store(path, key, made(subject, PartialResults(path, key)))
+        remove_partial_results(path)
         self.done += share
         return result
 
     def cosines(self, iteration: int, lam: float) -> SampleCosines:
-        def made(subject: Subject) -> SampleCosines:
-            return sample_cosines(subject, lam)
+        def made(subject: Subject, parts: PartialResults) -> SampleCosines:
+            return sample_cosines(subject, lam, parts)
 
         return self.piece(LONG, iteration, f"cosines, lambda {lam:g}", SampleCosines, made, 0.02)
 
@@ -171,8 +174,8 @@ class Bench:
             for lam in LAMBDAS:
                 name = f"{shape}, {lam:g}"
 
-                def made(subject: Subject, shape: str = shape, lam: float = lam) -> BatchNumbers:
-                    return batch_numbers(subject, *SHAPES[shape], lam)
+                def made(subject: Subject, parts: PartialResults, shape: str = shape, lam: float = lam) -> BatchNumbers:
+                    return batch_numbers(subject, *SHAPES[shape], lam, parts)
 
                 numbers[name] = self.piece(policy, LATE, f"batches {name}", BatchNumbers, made, 0.01)
         return numbers
@@ -212,16 +215,16 @@ def scores_of(path: Path, config: Config) -> SeedReturns:
     return SeedReturns(ends, means)
 
 
-def batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float) -> BatchNumbers:
+def batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float, parts: PartialResults) -> BatchNumbers:
     config, count = subject.config.replace(gae_lambda=lam), DIRECT_BATCHES
     seed = subject.options.measure_seed + 7
-    products = batch_products(config, subject.policy, subject.source, num_envs, num_steps, count, seed)
+    products = batch_products(config, subject.policy, subject.source, num_envs, num_steps, count, seed, parts)
     cosines = cosine_matrix(products, Layout.of(np.arange(count)))
     extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), count, what="batches")
     return BatchNumbers(tuple(map(tuple, cosines.tolist())), direct_variance(products), extreme)
 
 
-def over_length(subject: Subject) -> OverLength:
+def over_length(subject: Subject, parts: PartialResults) -> OverLength:
     budget = subject.config.geometry.iteration_batch
     shapes = ",".join(f"{budget // steps}x{steps}" for steps in LENGTHS)
     options = dataclasses.replace(subject.options, budget=budget, geometries=shapes)
@@ -229,7 +232,7 @@ def over_length(subject: Subject) -> OverLength:
     gae_lambda = subject.config.hypers.gae_lambda
     ends = (LAMBDAS[0], LAMBDAS[-1])
     variants = [(t, gae_lambda) for t in LENGTHS] + [(t, lam) for _, t in SHAPES.values() for lam in ends]
-    products, _ = measure(subject.config, subject.policy, subject.chains, variants)
+    products, _ = measure(subject.config, subject.policy, subject.chains, variants, parts=parts)
     points = {
         (t, lam): at_geometry(products[t, lam], budget // t, (t, lam), False, subject.weights) for t, lam in variants
     }
@@ -246,11 +249,15 @@ def over_length(subject: Subject) -> OverLength:
     )
 
 
-def shuffling(subject: Subject) -> Shuffling:
+def shuffling(subject: Subject, parts: PartialResults) -> Shuffling:
     envs, steps = subject.batch_shape
     environment = np.tile(np.arange(envs), steps)
-    grams = (gram for gram, _ in subject.sample_products(few_batches(subject.options.batches)))
-    pairs = np.array([(minibatch_variance(gram, steps), row_variance(gram, environment, 1)) for gram in grams])
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        for gram, _ in subject.sample_products(few_batches(subject.options.batches), None, first, parts):
+            yield {"shuffled": minibatch_variance(gram, steps), "rows": row_variance(gram, environment, 1)}
+
+    pairs = np.array([(float(made["shuffled"]), float(made["rows"])) for made in parts.pieces("batches", make)])
     shuffled, rows = pairs.T
     return Shuffling(
         steps, mean_over_batches(shuffled, 0.0), mean_over_batches(rows, 0.0), mean_over_batches(rows - shuffled)

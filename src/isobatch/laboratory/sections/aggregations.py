@@ -14,6 +14,7 @@ from isobatch.gradients.aggregations import compare
 from isobatch.laboratory.batches import first_episodes
 from isobatch.laboratory.chains import chain_bytes
 from isobatch.laboratory.inner_products import check_memory
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.sections.plotting import draw_bars
 from isobatch.laboratory.sections.points import cell
 from isobatch.laboratory.sections.section import TextTable, Watch
@@ -48,11 +49,11 @@ class Aggregations:
     expected_cosine: Estimate  # between `trajectory` and `trajectory-mean`, free of noise
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         config, options = subject.config, subject.options
         horizon = options.horizon or subject.source.time_limit
         count = max(4 * config.num_envs, options.chains)
-        vectors, lengths = _episodes(subject, count, horizon)
+        vectors, lengths = _episodes(subject, count, horizon, parts)
         per_batch = min(config.num_envs, max(2, len(lengths) // 8))
         comparison = compare(vectors @ vectors.T, lengths, per_batch, seed=options.measure_seed)
         return cls(
@@ -101,12 +102,12 @@ class Aggregations:
         save_figure(figure, path)
 
 
-def _episodes(subject: Subject, count: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+def _episodes(subject: Subject, count: int, horizon: int, parts: PartialResults) -> tuple[np.ndarray, np.ndarray]:
     """Sums of the gradients of whole episodes [E, P] and their lengths, of those that end within the horizon."""
     need = chain_bytes(subject.source.obs_bytes, subject.parameters, count, horizon)
     check_memory(need, f"{count} episodes of up to {horizon} steps", "chains, num_envs or horizon")
-    segment = subject.source.episodes(count, horizon, subject.options.measure_seed + 4)
-    vectors, lengths, ended = first_episodes(subject.config, subject.policy, segment)
+    segment = subject.source.episodes(count, horizon, subject.options.measure_seed + 4, parts)
+    vectors, lengths, ended = first_episodes(subject.config, subject.policy, segment, parts)
     if ended.sum() < FEWEST_EPISODES:
         limit = subject.source.known_limit
         most = f"up to {limit}, the time limit" if limit else "more"

@@ -21,8 +21,7 @@ from isobatch.formatting import TO, by_magnitude, counted, number, rounded, with
 from isobatch.laboratory.branch_sizes import BranchSize
 from isobatch.laboratory.branching import MARKS, Branching, BranchReturns
 from isobatch.laboratory.landscape import at_geometry, measure
-from isobatch.laboratory.partial_results import PartialResults
-from isobatch.laboratory.result_key import key_of
+from isobatch.laboratory.partial_results import NOTHING_KEPT, PartialResults
 from isobatch.laboratory.sections.plotting import TEXT_SIZE, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
@@ -80,10 +79,7 @@ class Branches:
     stopped_ranges: tuple[str, ...] = ()  # of clipping, that the run changes
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
-        iteration = int(subject.state.iteration)
-        key, out = key_of(subject, iteration, "branches"), subject.out
-        parts = PartialResults(None if out is None else out / f"{iteration:09d}-branches.json", key)
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         branching = Branching(subject, parts)
         start, sizes, samples = branching.start(), branching.plan.sizes, branching.plan.samples
         played = []
@@ -92,7 +88,7 @@ class Branches:
             share = (1 - NOISE_SHARE) / len(sizes)
             played.append(branching.train(size, lambda done: watch(begin + share * done)))  # noqa: B023
             watch(begin + share)
-        noise = parts.load("noise", Estimate) or parts.store("noise", noise_scale(subject))
+        noise = parts.load("noise", Estimate) or parts.store("noise", noise_scale(subject, parts))
         batches = [size.config.geometry.optimization_batch for size in sizes]
         returns = np.array([each.returns for each in played])  # [sizes, marks, seeds]
         over, end = returns.mean(axis=1), returns[:, -1]
@@ -300,12 +296,12 @@ def _rows(
         )
 
 
-def noise_scale(subject: Subject) -> Estimate:
+def noise_scale(subject: Subject, parts: PartialResults = NOTHING_KEPT) -> Estimate:
     """The critical batch size by the gradient noise of this policy, at the run's rollout length or the nearest one."""
     config, (num_envs, own_steps) = subject.config, subject.own_geometry
     lam = config.hypers.gae_lambda
     steps = min((t for _, t in subject.geometries), key=lambda t: abs(math.log(t / own_steps)))
-    products, _ = measure(config, subject.policy, subject.chains, [(steps, lam)])
+    products, _ = measure(config, subject.policy, subject.chains, [(steps, lam)], parts=parts)
     point = at_geometry(products[steps, lam], num_envs, (steps, lam), config.staggered_resets, subject.weights)
     return of_resamples(point.critical_batch)
 

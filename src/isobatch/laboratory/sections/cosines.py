@@ -14,6 +14,7 @@ from isobatch.formatting import TO, with_interval
 from isobatch.gradients.correlation import cosine_across, cosine_matrix, cosine_pairs, cosine_with_mean
 from isobatch.gradients.layout import Layout
 from isobatch.laboratory.batches import mean_over_batches
+from isobatch.laboratory.partial_results import NOTHING_KEPT, MadePiece, PartialResults, Piece
 from isobatch.laboratory.sections.plotting import TEXT_SIZE, draw_level, draw_points, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import NotMeasurableError, Subject
@@ -97,11 +98,11 @@ class Cosines(SampleCosines):
     batches: tuple[tuple[float, ...], ...]  # [K, K] between the gradients of K independent batches
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         n, t = subject.batch_shape
-        samples = sample_cosines(subject, subject.config.hypers.gae_lambda)
+        samples = sample_cosines(subject, subject.config.hypers.gae_lambda, parts)
         watch(0.5)
-        between = cosine_matrix(subject.batch_products(n, t, 2), Layout.of(np.arange(subject.options.batches)))
+        between = cosine_matrix(subject.batch_products(n, t, 2, parts), Layout.of(np.arange(subject.options.batches)))
         rows = tuple(map(tuple, between.tolist()))
         return cls(**vars(samples), num_envs=n, num_steps=t, batches=rows)
 
@@ -140,23 +141,26 @@ class Cosines(SampleCosines):
         save_figure(figure, path)
 
 
-def sample_cosines(subject: Subject, lam: float) -> SampleCosines:
+def sample_cosines(subject: Subject, lam: float, parts: PartialResults = NOTHING_KEPT) -> SampleCosines:
     """Of PAIR_BATCHES batches; of fewer where fewer were asked for."""
     edges, seed = np.linspace(-1, 1, BINS + 1), subject.options.measure_seed
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        for gram, layout in subject.sample_products(min(PAIR_BATCHES, subject.options.batches), lam, first, parts):
+            kinds = {str(lag): cosine_pairs(gram, layout, lag) for lag in HISTOGRAM_LAGS if lag <= layout.longest_lag}
+            kinds["mean"] = cosine_with_mean(gram, layout)
+            if layout.trajectory.max() > 0:
+                kinds["across"] = cosine_across(gram, layout, seed=seed)
+            known = {kind: cosines[~np.isnan(cosines)] for kind, cosines in kinds.items()}
+            yield {kind: _described(cosines, edges) for kind, cosines in known.items() if len(cosines)}
+
     rows: dict[int | str, list[np.ndarray]] = {}
     densities: dict[int | str, tuple[float, ...]] = {}
-    for gram, layout in subject.sample_products(min(PAIR_BATCHES, subject.options.batches), lam):
-        kinds: dict[int | str, np.ndarray] = {
-            lag: cosine_pairs(gram, layout, lag) for lag in HISTOGRAM_LAGS if lag <= layout.longest_lag
-        }
-        kinds["mean"] = cosine_with_mean(gram, layout)
-        if layout.trajectory.max() > 0:
-            kinds["across"] = cosine_across(gram, layout, seed=seed)
-        for kind, cosines in kinds.items():
-            known = cosines[~np.isnan(cosines)]
-            if len(known):
-                densities.setdefault(kind, tuple(np.histogram(known, edges, density=True)[0].tolist()))
-                rows.setdefault(kind, []).append(np.array([known.mean(), np.abs(known).mean()]))
+    for made in parts.pieces("pairs", make):
+        for word, described in made.items():
+            kind: int | str = int(word) if word.isdigit() else word
+            densities.setdefault(kind, tuple(described[2:].tolist()))
+            rows.setdefault(kind, []).append(described[:2])
     if "mean" not in rows:
         raise NotMeasurableError("sections=cosines needs gradients that are not zero: all advantages are zero.")
     # A kind of pairs that not every batch has is left out: its mean would be over other batches.
@@ -175,6 +179,12 @@ def sample_cosines(subject: Subject, lam: float) -> SampleCosines:
         },
         with_mean=shown["mean"],
     )
+
+
+def _described(cosines: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Mean, mean of absolute values, and density."""
+    density = np.histogram(cosines, edges, density=True)[0]
+    return np.array([cosines.mean(), np.abs(cosines).mean(), *density])
 
 
 def draw_heatmap(axes: Axes, matrix: np.ndarray, title: str) -> None:

@@ -16,6 +16,7 @@ from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import gradient_seconds
 from isobatch.laboratory.chains import Chains
 from isobatch.laboratory.landscape import at_geometry, measure
+from isobatch.laboratory.partial_results import MadePiece, PartialResults, Piece
 from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, draw_points, plain_numbers
 from isobatch.laboratory.sections.points import (
     COLUMNS,
@@ -76,7 +77,7 @@ class Geometries:
     rows: tuple[GeometryRow, ...]
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         config, source, chains = subject.config, subject.source, subject.chains
         lam = config.hypers.gae_lambda
         return cls(
@@ -90,7 +91,7 @@ class Geometries:
             time_limit=source.known_limit,
             waited=source.time_limit,
             budget=subject.budget,
-            rows=tuple(_measure_rows(subject, lam, watch)),
+            rows=tuple(_measure_rows(subject, lam, parts, watch)),
         )
 
     @property
@@ -278,10 +279,10 @@ class Geometries:
         save_figure(figure, path)
 
 
-def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[GeometryRow]:
+def _measure_rows(subject: Subject, lam: float, parts: PartialResults, watch: Watch) -> Iterator[GeometryRow]:
     config, weights = subject.config, subject.weights
     variants = [(steps, lam) for _, steps in subject.geometries]
-    products, _ = measure(config, subject.policy, subject.chains, variants, lambda done: watch(0.6 * done))
+    products, _ = measure(config, subject.policy, subject.chains, variants, lambda done: watch(0.4 * done), parts)
     arrangements = {
         staggered: [at_geometry(products[t, lam], n, (t, lam), staggered, weights) for n, t in subject.geometries]
         for staggered in (False, True)
@@ -290,20 +291,39 @@ def _measure_rows(subject: Subject, lam: float, watch: Watch) -> Iterator[Geomet
     best = min(points, key=lambda point: point.error[0])
     of_the_run = next((p for p in points if (p.num_envs, p.num_steps) == subject.own_geometry), None)
     directly = worth_measuring(subject)
-    gradient = gradient_seconds(subject.policy, subject.chains, subject.budget)
+    seconds = _seconds(subject, parts, lambda done: watch(0.4 + 0.2 * done))
     for i, (point, other) in enumerate(zip(points, others, strict=True)):
         n, t = point.num_envs, point.num_steps
         yield GeometryRow(
             **point_fields(point),
             other_resets_variance=positive_part(other.variance),
             error_to_best=ratio_of(point.error, best.error),
-            seconds_per_batch=subject.source.seconds(n, t) + gradient,
+            seconds_per_batch=seconds[i],
             current=point is of_the_run,
             error_to_current=None if of_the_run is None else ratio_of(point.error, of_the_run.error),
             variance_to_current=None if of_the_run is None else ratio_of(point.variance, of_the_run.variance),
-            measured_variance=direct_variance(subject.batch_products(n, t, 1)) if (n, t) in directly else None,
+            measured_variance=direct_variance(subject.batch_products(n, t, 1, parts)) if (n, t) in directly else None,
         )
         watch(0.6 + 0.4 * (i + 1) / len(points))
+
+
+def _seconds(subject: Subject, parts: PartialResults, watch: Watch) -> list[float]:
+    """To collect a batch of each geometry, and one gradient."""
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        gradient = (
+            gradient_seconds(subject.policy, subject.chains, subject.budget)
+            if last is None
+            else float(last["gradient"])
+        )
+        for n, t in subject.geometries[first:]:
+            yield {"collected": subject.source.seconds(n, t), "gradient": gradient}
+
+    seconds = []
+    for made in parts.pieces("seconds", make):
+        seconds.append(float(made["collected"] + made["gradient"]))
+        watch(len(seconds) / len(subject.geometries))
+    return seconds
 
 
 def worth_measuring(subject: Subject) -> list[tuple[int, int]]:

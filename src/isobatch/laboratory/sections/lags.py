@@ -29,6 +29,7 @@ from isobatch.laboratory.chains import Chains, window_advantages
 from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.inner_products import gram
 from isobatch.laboratory.landscape import reset_together, squared_mean, window_products
+from isobatch.laboratory.partial_results import NOTHING_KEPT, MadePiece, PartialResults, Piece
 from isobatch.laboratory.per_sample import vanilla
 from isobatch.laboratory.projection import directional
 from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, draw_bars, draw_level, draw_points, number_ticks
@@ -65,9 +66,9 @@ class Lags:
     shares: tuple[VarianceShare, ...]
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         lam, length = subject.config.hypers.gae_lambda, subject.chains.length
-        sums = lag_sums(subject.config, subject.policy, subject.chains, lam, watch)
+        sums = lag_sums(subject.config, subject.policy, subject.chains, lam, watch, parts)
         correlations = sums.correlation(subject.weights)
         lags = [lag for lag in LAGS if lag < length and np.isfinite(correlations[0, lag])]
         edges = [2**k for k in range((length - 1).bit_length())] + [length]
@@ -170,27 +171,35 @@ class LagSums:
 
 
 def lag_sums(
-    config: Config, policy: Policy | ExternalPolicy, chains: Chains, lam: float, watch: Watch = lambda done: None
-) -> LagSums:
+    config: Config, policy: Policy | ExternalPolicy, chains: Chains, lam: float, watch: Watch = lambda done: None,
+    parts: PartialResults = NOTHING_KEPT,
+) -> LagSums:  # fmt: skip
     """Sums over all pairs of samples of one chain, centered with the mean gradient of the other chains."""
     advantage = window_advantages(config, chains, chains.length, lam)
     obs, action, done = chains.segment.obs, chains.segment.action, chains.segment.terminated | chains.segment.truncated
-    _, gradients, _ = window_products(policy, obs, action, advantage, chains.length)
+    _, gradients, _ = window_products(policy, obs, action, advantage, chains.length, parts, "gradients")
     means, count = np.asarray(gradients, float), chains.count
     total, squares = means.sum(axis=0), np.sum(means**2, axis=1)
+
+    def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+        for u in range(first, count):
+            others = total - means[u]
+            # |mu|^2 by products of different chains, none of them this one.
+            level = (others @ others - squares.sum() + squares[u]) / ((count - 1) * (count - 2))
+            mean = jnp.asarray(others / (count - 1), advantage.dtype)
+            samples = obs[:, u], action[:, u], advantage[:, u]
+            yield dict(zip(SUMS, _chain_sums(policy, samples, done[:, u], mean, level), strict=True))
+
     sums = []
-    for u in range(count):
-        others = total - means[u]
-        # |mu|^2 by products of different chains, none of them this one.
-        level = (others @ others - squares.sum() + squares[u]) / ((count - 1) * (count - 2))
-        mean = jnp.asarray(others / (count - 1), advantage.dtype)
-        watch(u / count)
-        sums.append(_chain_sums(policy, (obs[:, u], action[:, u], advantage[:, u]), done[:, u], mean, level))
-    products, counts, everything = (np.stack([np.asarray(x, float) for x in xs]) for xs in zip(*sums, strict=True))
-    equal_times = np.asarray(window_products(policy, obs, action, advantage, 1)[0], float)
+    for made in parts.pieces("chains", make):
+        sums.append([np.asarray(made[name], float) for name in SUMS])
+        watch(len(sums) / (count + 1))
+    products, counts, everything = map(np.stack, zip(*sums, strict=True))
+    equal_times = np.asarray(window_products(policy, obs, action, advantage, 1, parts, "equal-times")[0], float)
     return LagSums(products, counts, everything, equal_times, means @ means.T, reset_together(chains))
 
 
+SUMS = ("products", "counts", "everything")
 Sums = tuple[Float[Array, " L"], Float[Array, " L"], Float[Array, ""]]
 
 

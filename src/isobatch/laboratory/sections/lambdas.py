@@ -11,6 +11,7 @@ import numpy as np
 
 from isobatch.drawing import new_panels, save_figure
 from isobatch.laboratory.landscape import at_geometry, measure
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.sections.plotting import INTERVALS, TEXT_SIZE, draw_points
 from isobatch.laboratory.sections.points import (
     COLUMNS,
@@ -39,7 +40,7 @@ class Lambdas:
     own_lambda: float  # the run's
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         config, own_lambda = subject.config, subject.config.hypers.gae_lambda
         if not config.baseline:
             raise NotMeasurableError(
@@ -50,7 +51,7 @@ class Lambdas:
         shapes = sorted({short, long, *of_the_run}, key=lambda g: g[1])
         lambdas = sorted({*subject.options.lambdas, own_lambda})
         variants = [(t, lam) for _, t in shapes for lam in lambdas]
-        products, _ = measure(config, subject.policy, subject.chains, variants, watch)
+        products, _ = measure(config, subject.policy, subject.chains, variants, watch, parts)
         rows = []
         for n, t in shapes:
             points = [

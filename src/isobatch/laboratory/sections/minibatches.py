@@ -14,6 +14,7 @@ from isobatch.formatting import with_interval
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.laboratory.batches import few_batches, mean_over_batches
 from isobatch.laboratory.options import doubling
+from isobatch.laboratory.partial_results import MadePiece, PartialResults, Piece
 from isobatch.laboratory.sections.plotting import draw_points, number_ticks
 from isobatch.laboratory.sections.section import TextTable, Watch
 from isobatch.laboratory.subject import Subject
@@ -39,23 +40,35 @@ class Minibatches:
     rows: tuple[MinibatchRow, ...]
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         n, t = subject.batch_shape
         count = few_batches(subject.options.batches)
-        grams = [gram for gram, _ in subject.sample_products(count)]
-        watch(0.7)
         minibatch = subject.config.geometry.optimization_batch
         sizes = sorted(
             {n * t // parts for parts in doubling(n * t)[:MOST_SIZES]} | ({minibatch} if minibatch < n * t else set())
         )
-        squared = mean_over_batches([np.mean(gram) for gram in grams], least=0.0)  # |G_B|^2
-        environment = np.tile(np.arange(n), t)
-        rows = []
-        for size in sizes:
-            added = mean_over_batches([minibatch_variance(gram, size) for gram in grams], least=0.0)
-            by_rows = None if size % t else [row_variance(gram, environment, size // t) for gram in grams]
-            whole = None if by_rows is None else mean_over_batches(by_rows, least=0.0)
-            rows.append(MinibatchRow(size, added, squared, size == minibatch, whole))
+        environment, whole_rows = np.tile(np.arange(n), t), [size for size in sizes if size % t == 0]
+
+        def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+            for gram, _ in subject.sample_products(count, None, first, parts):
+                yield {
+                    "squared": np.mean(gram),  # |G_B|^2
+                    "added": np.array([minibatch_variance(gram, size) for size in sizes]),
+                    "by_rows": np.array([row_variance(gram, environment, size // t) for size in whole_rows]),
+                }
+
+        batches = []
+        for made in parts.pieces("batches", make):
+            batches.append(made)
+            watch(len(batches) / count)
+        squared = mean_over_batches([each["squared"] for each in batches], least=0.0)
+        added = np.stack([each["added"] for each in batches], axis=1)
+        by_rows = np.stack([each["by_rows"] for each in batches], axis=1)
+        whole = {size: mean_over_batches(values, least=0.0) for size, values in zip(whole_rows, by_rows, strict=True)}
+        rows = [
+            MinibatchRow(size, mean_over_batches(values, least=0.0), squared, size == minibatch, whole.get(size))
+            for size, values in zip(sizes, added, strict=True)
+        ]
         return cls(n, t, count, tuple(rows))
 
     def interpret(self) -> Iterator[str]:

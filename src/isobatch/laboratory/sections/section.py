@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
+from isobatch.laboratory.partial_results import PartialResults
 from isobatch.laboratory.subject import Subject
 
 Watch = Callable[[float], None]  # of the part that is done
@@ -25,8 +26,8 @@ class Section(Protocol):
     """A frozen dataclass of what was measured (`results` says what its fields may be)."""
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
-        """Raises `NotMeasurableError` where this policy does not have what is measured."""
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
+        """With `parts` for what takes long. Raises `NotMeasurableError` where this policy does not have it."""
         ...
 
     def interpret(self) -> Iterator[str]:

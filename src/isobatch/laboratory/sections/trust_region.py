@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Key
 from isobatch.drawing import new_panels, save_figure
 from isobatch.formatting import counted
 from isobatch.laboratory.batches import few_batches, mean_over_batches
+from isobatch.laboratory.partial_results import MadePiece, PartialResults, Piece
 from isobatch.laboratory.per_sample import full, mean_gradient
 from isobatch.laboratory.sections.plotting import draw_points
 from isobatch.laboratory.sections.points import cell
@@ -60,7 +61,7 @@ class TrustRegion:
     rows: tuple[EpochRow, ...]
 
     @classmethod
-    def measure(cls, subject: Subject, watch: Watch) -> Self:
+    def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         config, options, needs = subject.config, subject.options, "sections='trust-region' needs"
         if config.objective == "policy-gradient":
             raise NotMeasurableError(f"{needs} an objective with a ratio: {config.algo} has none.")
@@ -68,11 +69,16 @@ class TrustRegion:
             raise NotMeasurableError(f"{needs} rollouts, and {config.algo} learns from whole episodes here.")
         count = few_batches(options.batches)
         drawn = draws(count, options.measure_seed + 3)
-        segments = subject.source.batches(config.num_envs, config.num_steps, drawn)
-        tables = [
-            np.asarray(effect_by_epoch(config, subject.state, segment, jax.random.fold_in(key, 1)))
-            for key, segment in zip(drawn.key, segments, strict=True)
-        ]
+
+        def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+            segments = subject.source.batches(config.num_envs, config.num_steps, drawn, first, parts)
+            for key, segment in zip(drawn.key[first:], segments, strict=True):
+                yield {"effect": effect_by_epoch(config, subject.state, segment, jax.random.fold_in(key, 1))}
+
+        tables = []
+        for made in parts.pieces("batches", make):
+            tables.append(made["effect"])
+            watch(len(tables) / count)
         table = np.stack(tables)
         rows = tuple(
             EpochRow(
