@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from rollout_settings import BASE
 
 from isobatch.advice.rules_of_thumb import Facts
+from isobatch.rescaling.cautions import GOOD_ROWS
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.presets import preset
 from isobatch.training.known_facts import advise, known_facts
 
@@ -36,6 +39,18 @@ def test_the_horizon_of_this_run_outranks_a_fixed_length() -> None:
 def test_reinforce_may_have_large_minibatches() -> None:
     conflicts = advise(preset("reinforce"), Facts(time_limit=500)).conflicts
     assert ("reinforce-batch", "minibatch-size") in [(c.winner, c.loser) for c in conflicts]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1"])
+def test_presets_of_reinforce_have_rows_of_several_time_limits(env: str) -> None:
+    """Of rows of four limits three quarters are surely used: 2 x (2,000 - 500 + 1) samples."""
+    config = preset("reinforce", env)
+    limit = known_facts(config).time_limit
+    assert limit == 500
+    assert config.num_steps >= GOOD_ROWS * limit
+    assert surely_used(config, limit) == 3002
+    lost = {conflict.loser for conflict in advise(config).conflicts}
+    assert {f.name for f in advise(config).checks if f.status == "warn"} <= lost
 
 
 def test_no_conflict_without_a_contradiction() -> None:

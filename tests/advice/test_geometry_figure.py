@@ -9,6 +9,7 @@ from rollout_settings import BASE, PPG
 
 from isobatch.advice.geometry_figure import lengths, plot_geometry
 from isobatch.errors import UsageError
+from isobatch.settings.presets import preset
 
 
 def test_lengths_on_the_ruler() -> None:
@@ -30,6 +31,14 @@ def test_picture_is_written(tmp_path: Path, ending: str) -> None:
     assert path.stat().st_size > 10_000
     if ending == "svg":
         assert "iteration batch  8,192" in path.read_text()
+
+
+def test_picture_of_whole_episodes_has_the_samples_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "geometry.svg"
+    plot_geometry(preset("reinforce"), path, time_limit=500)
+    text = path.read_text()
+    assert "of which whole episodes use at least 3,002" in text
+    assert "optimization batch  at least 3,002" in text
 
 
 def test_picture_with_a_wrong_ending(tmp_path: Path) -> None:

@@ -39,3 +39,19 @@ def test_every_algorithm_can_be_drawn(algo: str) -> None:
     config = preset(algo, **(dict(num_steps=500) if algo == "reinforce" else {}))
     assert f"{config.geometry.gradient_steps} gradient step" in diagram(config)
     assert (re.search("up to [0-9]+ new samples each", diagram(config)) is not None) == config.complete_episodes
+
+
+def test_whole_episodes_are_counted_by_what_is_used() -> None:
+    """Of two rows of 2,000 steps at least 1,501 each, where episodes last up to 500."""
+    config = preset("reinforce", advantage_norm="iteration")
+    text = diagram(config, time_limit=500)
+    for part in (
+        "2 x 2,000 = 4,000\n",
+        "whole episodes use at least 3,002 (75%)\n",
+        "1 minibatch of at least 3,002\n",
+        "at least 3002 new samples each",
+        "1 iteration = at least 3,002 samples",
+    ):
+        assert part in text, part
+    assert "whole episodes use up to 4,000\n" in diagram(config)
+    assert "at least 0 (0%)" in diagram(config, time_limit=2001)

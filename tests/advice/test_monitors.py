@@ -200,8 +200,8 @@ def test_missing_nan_and_short_metrics_are_notes() -> None:
         assert {f.status for f in monitor(metrics, ONE)[0]} == {"note"}
 
 
-def test_the_paper_wins_over_the_guide_both_ways() -> None:
-    """The guide calls 10-30 % healthy: it would keep 20 % (one epoch), which the paper warns of, and change 5 %."""
+def test_the_paper_wins_over_what_is_often_said_both_ways() -> None:
+    """10-30 % is often called healthy: that would keep 20 % (one epoch), which the paper warns of, and change 5 %."""
     for share, word in ((0.2, "keep"), (0.05, "change")):
         conflict = monitor(table(clip=share), ONE)[1][0]
         assert conflict.winner == "clip-fraction"

@@ -16,7 +16,6 @@ from isobatch.advice.rules_of_thumb import (
     MEASURED,
     OURS,
     PAPER,
-    SECOND_GUIDE,
     Facts,
     check,
     envs_per_minibatch,
@@ -25,6 +24,7 @@ from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
 
 EPISODES = preset("reinforce", num_envs=8, num_steps=500)
+WHOLE = BASE.replace(complete_episodes=True)
 
 
 def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
@@ -49,6 +49,7 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("useful-envs", BASE, {}, "note", None),
         ("enough-envs", BASE.replace(num_envs=8), {}, "pass", None),
         ("enough-envs", BASE.replace(num_envs=4), {}, "warn", ("num_envs", 8)),
+        ("enough-envs", preset("reinforce"), {}, "note", None),  # two with long rows
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5, update_seconds=4e-5), "pass", None),  # 256/4 = 64
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5, update_seconds=1e-5), "warn", ("num_envs", 256)),
         ("envs-for-throughput", BASE, dict(env_seconds=1e-5), "note", None),
@@ -81,6 +82,12 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("minibatch-size", BASE, {}, "pass", None),
         ("minibatch-size", BASE.replace(num_minibatches=16), {}, "warn", ("num_minibatches", 32)),
         ("minibatch-size", BASE.replace(num_minibatches=512), {}, "warn", ("num_minibatches", 256)),
+        ("minibatch-size", EPISODES, dict(time_limit=500), "warn", ("num_steps", 2000)),  # perhaps 8 of 4,000
+        ("minibatch-size", EPISODES.replace(num_envs=1, num_steps=250), {}, "note", None),  # 250 at most
+        # 64 of 8,192 are surely used, 2 in each of 32 minibatches.
+        ("minibatch-size", WHOLE, dict(time_limit=128), "warn", ("num_minibatches", 2)),
+        ("minibatch-size", WHOLE, dict(time_limit=100), "pass", None),
+        ("minibatch-for-actions", EPISODES, dict(time_limit=500, action_dim=2), "warn", ("num_steps", 2000)),
         ("minibatch-for-actions", BASE, dict(action_dim=25), "pass", None),
         ("minibatch-for-actions", BASE, dict(action_dim=26), "warn", ("num_minibatches", 16)),
         ("minibatch-for-actions", BASE, {}, "note", None),
@@ -107,6 +114,19 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("continuous-control-batch", BASE.replace(num_envs=8), dict(continuous=True), "warn", ("num_envs", 16)),
         ("continuous-control-batch", BASE.replace(num_envs=128), dict(continuous=True), "warn", ("num_envs", 78)),
         ("continuous-control-batch", BASE, dict(continuous=False), "note", None),
+        ("continuous-control-batch", EPISODES, dict(continuous=True, time_limit=200), "pass", None),  # 8 x 301
+        (
+            "continuous-control-batch",
+            EPISODES,
+            dict(continuous=True, time_limit=500),
+            "warn",
+            ("num_steps", 2000),
+        ),
+        ("continuous-control-batch", EPISODES, dict(continuous=True), "note", None),
+        # 3,002 of 4,000 samples: under half of 7,000, not of 6,000, and one environment has 1,501.
+        ("critical-batch", preset("reinforce"), dict(critical_batch=7000, time_limit=500), "pass", None),
+        ("critical-batch", preset("reinforce"), dict(critical_batch=6000, time_limit=500), "warn", ("num_envs", 1)),
+        ("critical-batch", preset("reinforce"), dict(critical_batch=7000), "note", None),
         ("critical-batch", BASE, dict(critical_batch=512), "pass", None),
         ("critical-batch", BASE, dict(critical_batch=256), "warn", ("num_minibatches", 64)),
         ("critical-batch", BASE, {}, "note", None),
@@ -147,8 +167,23 @@ def test_devices_in_words() -> None:
     assert "isobatch rescale --to-devices 8" in text
 
 
+def test_our_own_preset_of_reinforce_passes() -> None:
+    findings, conflicts = check(preset("reinforce"), Facts(action_dim=2, continuous=False, time_limit=500))
+    lost = {conflict.loser for conflict in conflicts}
+    assert {f.name for f in findings if f.status == "warn"} <= lost == {"minibatch-size"}
+
+
+def test_rules_and_text_have_the_samples_in_use() -> None:
+    """Two rows of 2,000 steps, of which 2,000 - 500 + 1 are used whatever the lengths; 3,002/3,000 more samples."""
+    facts = dict(time_limit=500, critical_batch=3000)
+    for name in ("rollout-size", "minibatch-size", "continuous-control-batch", "critical-batch", "reinforce-batch"):
+        assert "at least 3,002" in find(name, preset("reinforce"), **facts).text
+    assert "at least 2.00 times the samples needed" in find("critical-batch", preset("reinforce"), **facts).text
+    assert "up to 4,000 samples" in find("minibatch-size", preset("reinforce")).text
+
+
 def test_every_source_is_a_name_or_ours() -> None:
-    names = (GUIDE, SECOND_GUIDE, PAPER, MEASURED, OURS)
+    names = (GUIDE, PAPER, MEASURED, OURS)
     assert all(source.startswith(names) for _, source in CHECKS.values())
     assert all("ours" in source for source in {s for _, s in CHECKS.values()} - set(names))
 
@@ -160,4 +195,4 @@ def test_environments_in_a_minibatch_against_counting(num_envs: int, size: int) 
     distinct = 0.0
     for _ in range(size):
         distinct += 1 - distinct / num_envs
-    assert envs_per_minibatch(config) == pytest.approx(distinct)
+    assert envs_per_minibatch(config, size) == pytest.approx(distinct)

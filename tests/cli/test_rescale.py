@@ -186,3 +186,20 @@ def test_more_devices_are_told_per_device_and_in_all(capsys: pytest.CaptureFixtu
     out = " ".join(capsys.readouterr().out.split())
     assert "every device keeps 8 environments, so there are 32 in all" in out
     assert "(2 a device) the batch and all else stays: --num-envs 8 --devices 4." in out
+
+
+def test_the_environment_is_asked_how_many_samples_whole_episodes_use(capsys: pytest.CaptureFixture[str]) -> None:
+    """CartPole ends at 500: of 2 x 2,000 steps 3,002 are used, and of 4 x 1,000 2,004; of 16 x 250 perhaps none."""
+    out = " ".join(called(capsys, "rescale", "--algo", "reinforce", "--to-num-envs", "16").split())
+    assert "samples used, at least 3,002 24,016 target" in out
+    assert "4,000 0 (0%) !" in out
+    assert "! far less of what is collected than before" in out
+    words = ["rescale", "--algo", "reinforce", "--to-num-envs", "4", "--keep", "iteration-batch"]
+    assert "samples used, at least 3,002 2,004 target" in " ".join(called(capsys, *words).split())
+    answer = json.loads(called(capsys, *words, "--json"))
+    assert {other["keep"]: other.get("samples_used") for other in answer["alternatives"]} == {
+        "iteration-batch": 2004,
+        "minibatch-count": 6004,
+        "minibatch-size": None,
+    }
+    assert "samples used" not in called(capsys, "rescale", *BASE, "--to-num-envs", "4")

@@ -189,7 +189,7 @@ def test_what_the_samples_know_is_no_caution(planned: tuple[Plan, list[str]]) ->
     plan, _ = planned
     after = moved(plan.run, Shape(8, 128, 2), 50_000)
     said = what_speaks_against(plan.run, after, plan.forecaster.need)
-    assert any("critical" in each for each in rescale(plan.run, num_envs=16, critical_batch=512.0).warnings)
+    assert any("critical" in each for each in rescale(plan.run, optimization_batch=512, critical_batch=512.0).warnings)
     assert said
     assert not any("expect to need" in each for each in said)
 

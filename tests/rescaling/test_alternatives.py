@@ -8,6 +8,7 @@ from isobatch.errors import UsageError
 from isobatch.rescaling import rescale
 from isobatch.rescaling.alternatives import alternatives
 from isobatch.settings.config import ENDLESS, Config
+from isobatch.settings.presets import preset
 
 ZOO = Config(num_envs=16, num_steps=1024, num_minibatches=256, update_epochs=4, total_timesteps=491_520).replace(
     learning_rate=3e-4, advantage_norm="minibatch"
@@ -88,3 +89,13 @@ def test_rules_that_were_named_hold_in_every_way() -> None:
     assert rescale(ZOO, num_envs=64, use=["iteration-batch-only"]).keep == "minibatch-size"
     sizes = [other.to_json()["optimization_batch"] for other in alternatives(ZOO, 64, use=["iteration-batch-only"])]
     assert sorted(sizes) == [64, 64, 256]
+
+
+def test_ways_in_which_whole_episodes_use_little_are_marked_and_last() -> None:
+    """16 environments: 16 x 250 uses nothing for sure where episodes last 500 steps, 16 x 2,000 uses 1,501 of each."""
+    ways = alternatives(preset("reinforce"), 16, time_limit=500)
+    found = {way.keep: (way.samples_used, way.collapses) for way in ways if way.result}
+    assert found == {"minibatch-count": (24_016, False), "iteration-batch": (0, True)}
+    assert ways[-1].keep == "iteration-batch"
+    assert (ways[-1].to_json()["samples_used"], ways[-1].to_json()["collapses"]) == (0, True)
+    assert "samples_used" not in alternatives(ZOO, 64, time_limit=500)[0].to_json()

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from paper_settings import PAPER_WITHOUT_PHASES
 
-from isobatch.rescaling import Rescaled, rescale
+from isobatch.errors import UsageError
+from isobatch.rescaling import SAMPLES_USED, Rescaled, rescale
+from isobatch.settings.presets import preset
 
 
 def warned(result: Rescaled, *words: str) -> bool:
@@ -19,7 +21,13 @@ def warned(result: Rescaled, *words: str) -> bool:
     [
         (dict(update_epochs=3), dict(factor=4), ["update_epochs=3", "one policy epoch"]),
         (dict(), dict(factor=4, critical_batch=8192), ["8,192", "near", "critical batch size"]),
-        (dict(), dict(factor=4, critical_batch=5000), ["above", "critical batch size", "0.53 times"]),
+        (
+            dict(),
+            dict(factor=4, critical_batch=5000),
+            ["base's own optimization batch of 8,192 is above", "5000", "costs nothing", "0.53 times", "upwards"],
+        ),
+        (dict(), dict(factor=0.5, critical_batch=5000), ["16,384 is above", "and so is the base", "1.62 times"]),
+        (dict(), dict(factor=0.5, critical_batch=10_000), ["16,384 is above the critical batch size of 10000:"]),
         (dict(), dict(factor=0.5), ["critical_batch", "not given"]),
         (dict(), dict(factor=4), ["8,192 -> 2,048", "base must itself be well under", "not given"]),
         # The LunarLander settings of rl-zoo3, a million steps: 61 iterations, and three with 256 environments.
@@ -59,3 +67,56 @@ def test_no_warning_without_a_cause() -> None:
 def test_sample_cost_near_the_critical_batch_by_hand() -> None:
     """B = 8192 -> 2048 at B_crit = 5000: (1 + .4096)/(1 + 1.6384) = .534 (McCandlish 2018)."""
     assert warned(rescale(PAPER_WITHOUT_PHASES, factor=4, critical_batch=5000), "0.53 times")
+
+
+def test_a_batch_that_stays_is_not_cautioned_about() -> None:
+    kept = rescale(PAPER_WITHOUT_PHASES, num_envs=64, keep="minibatch-size", critical_batch=5000)
+    assert not warned(kept, "critical batch size")
+
+
+WHOLE = preset("reinforce")  # 2 x 2,000 steps, 1,501 of each used where episodes last up to 500
+
+
+def used(result: Rescaled) -> tuple[object, object]:
+    return next((c.before, c.after) for c in result.changes if c.name == SAMPLES_USED)
+
+
+@pytest.mark.parametrize(
+    ("target", "samples", "words"),
+    [
+        # 8 x 500 uses 1 step of each row, 16 x 250 nothing that is sure.
+        (dict(num_envs=8, keep="iteration-batch"), (3002, 8), ["8 of 4,000", "75% before", "keep num_steps."]),
+        (dict(num_envs=16, keep="iteration-batch"), (3002, 0), ["3,002 of 4,000 -> 0 of 4,000", "Training refuses"]),
+        (dict(num_steps=700), (3002, 402), ["402 of 1,400", "29%", "keep num_steps and change num_envs"]),
+        (dict(num_steps=1000), (3002, 1002), []),  # half of what is collected, three quarters before
+        (dict(num_envs=8, keep="minibatch-count"), (3002, 12_008), []),
+    ],
+)
+def test_samples_used_by_whole_episodes_by_hand(target: dict, samples: tuple[int, int], words: list[str]) -> None:
+    result = rescale(WHOLE, **target, time_limit=500)
+    assert used(result) == samples
+    assert warned(result, SAMPLES_USED) == bool(words)
+    assert warned(result, *words)
+
+
+def test_rows_that_were_too_short_before_stay_so() -> None:
+    """Nothing is used before and after, which training refuses: four time limits are named."""
+    short = WHOLE.replace(num_envs=8, num_steps=256)
+    assert warned(rescale(short, num_envs=16, time_limit=500), "0 of 2,048 -> 0 of 4,096", "num_steps of 2,000, 4 time")
+
+
+def test_without_a_time_limit_what_is_collected_is_said_to_be_so() -> None:
+    result = rescale(WHOLE, num_envs=8)
+    assert warned(result, "are those that are collected")
+    assert SAMPLES_USED not in [change.name for change in result.changes]
+    assert not warned(rescale(PAPER_WITHOUT_PHASES, factor=4, time_limit=500), "samples used")
+    with pytest.raises(UsageError, match="time_limit=0 must be at least 1"):
+        rescale(WHOLE, num_envs=8, time_limit=0)
+
+
+def test_whole_episodes_are_not_told_to_keep_the_iteration_batch() -> None:
+    warnings = " ".join(rescale(WHOLE, num_envs=16, time_limit=500).warnings)
+    assert "iterations 250 -> 31" in warnings
+    assert "adam-sqrt" in warnings
+    assert "keep=iteration-batch" not in warnings
+    assert "keep N x T" not in warnings

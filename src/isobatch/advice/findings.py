@@ -66,9 +66,10 @@ Said = tuple[bool | None, str] | tuple[bool | None, str, Suggestion]
 
 
 def made(name: str, source: str, passed: bool | None, text: str, *suggestions: Suggestion) -> Finding:
-    """The finding of a check: its suggestions stand only if it failed."""
+    """The finding of a check: its suggestions stand only if it failed, and those that change something."""
     status: Status = "note" if passed is None else "pass" if passed else "warn"
-    return Finding(name, status, text, source, suggestions if status == "warn" else ())
+    changes = tuple(each for each in suggestions if each.before != each.after)
+    return Finding(name, status, text, source, changes if status == "warn" else ())
 
 
 def settle(findings: list[Finding], conflicts: list[Conflict]) -> list[Finding]:

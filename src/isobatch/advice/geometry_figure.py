@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from isobatch.formatting import counted
 from isobatch.rescaling.rules import advantage_decay
+from isobatch.settings.accounting import samples_used
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import span
 
@@ -38,8 +39,8 @@ class Panel(NamedTuple):
     height: float
 
 
-def plot_geometry(config: Config, path: Path) -> None:
-    """Draw `config` into a PNG, SVG or PDF file."""
+def plot_geometry(config: Config, path: Path, time_limit: int | None = None) -> None:
+    """Draw `config` into a PNG, SVG or PDF file; of whole episodes, with the samples in use."""
     import matplotlib
 
     matplotlib.use("Agg", force=False)
@@ -53,9 +54,9 @@ def plot_geometry(config: Config, path: Path) -> None:
         axes.set(xlim=(0, 133.3), ylim=(0, 75))
         axes.axis("off")
         _title(axes, config)
-        _rollout(axes, config, Panel(5, 31, 32, 26))
+        _rollout(axes, config, Panel(5, 31, 32, 26), time_limit)
         _arrow(axes, 39, 47, 44, "group rows" if config.minibatch_scheme == "envs" else "permute")
-        _minibatches(axes, config, Panel(49, 31, 34, 26))
+        _minibatches(axes, config, Panel(49, 31, 34, 26), time_limit)
         _arrow(axes, 85, 93, 44, "optimize")
         _gradient_steps(axes, config, Panel(95, 31, 33, 26))
         _ruler(axes, config, left=9, right=124, y=10)
@@ -105,7 +106,7 @@ def _color(row: int) -> str:
     return COLORS[row % len(COLORS)]
 
 
-def _rollout(axes: Axes, config: Config, panel: Panel) -> None:
+def _rollout(axes: Axes, config: Config, panel: Panel, time_limit: int | None) -> None:
     left, bottom, width, height = panel
     g, rows = config.geometry, _shown_rows(config)
     cells = min(g.num_steps, SHOWN_STEPS)
@@ -127,6 +128,9 @@ def _rollout(axes: Axes, config: Config, panel: Panel) -> None:
     axes.text(start + wide * cells + 0.4, top - len(rows) * high - 1.2, "time", fontsize=10, color=FAINT, va="center")
     heading = f"{counted(g.num_envs, 'environment')} {TIMES} {counted(g.num_steps, 'step')}"
     big, small = f"iteration batch  {g.iteration_batch:,}", "samples per rollout, one row per environment"
+    used = samples_used(config, time_limit)
+    if used.bound:
+        small = f"of which whole episodes use {used.per_iteration}"
     _label(axes, panel, heading, big, small)
 
 
@@ -140,7 +144,7 @@ def _cells_of_minibatches(config: Config, blocks: int, each: int) -> list[list[s
     return [cells[i * each : (i + 1) * each] for i in range(blocks)]
 
 
-def _minibatches(axes: Axes, config: Config, panel: Panel) -> None:
+def _minibatches(axes: Axes, config: Config, panel: Panel, time_limit: int | None) -> None:
     left, bottom, width, height = panel
     g = config.geometry
     blocks = min(g.num_minibatches, SHOWN_MINIBATCHES)
@@ -159,7 +163,7 @@ def _minibatches(axes: Axes, config: Config, panel: Panel) -> None:
     if g.num_minibatches > blocks:
         more = f"and {g.num_minibatches - blocks:,} more"
         axes.text(left + width / 2, bottom + 0.5, more, fontsize=10, color=FAINT, ha="center", va="bottom")
-    big = f"optimization batch  {g.optimization_batch:,}"
+    big = f"optimization batch  {samples_used(config, time_limit).per_minibatch}"
     _label(axes, panel, counted(g.num_minibatches, "minibatch"), big, "samples per gradient step")
 
 

@@ -6,6 +6,7 @@ import random
 
 from isobatch.formatting import counted, rounded
 from isobatch.rescaling.rules import advantage_decay
+from isobatch.settings.accounting import Samples, samples_used
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
 
@@ -14,22 +15,22 @@ ROW_CHARACTERS = 44  # characters of a rollout row
 SHOWN_MINIBATCHES = 6  # minibatches that are drawn
 
 
-def diagram(config: Config) -> str:
-    """From environments to gradient steps, the numbers on the right."""
-    g = config.geometry
+def diagram(config: Config, time_limit: int | None = None) -> str:
+    """From environments to gradient steps, the numbers on the right; of whole episodes, with the samples in use."""
+    g, used = config.geometry, samples_used(config, time_limit)
     cut = "whole environment rows" if config.minibatch_scheme == "envs" else "random permutation"
     if g.num_shards > 1:
         cut += f" of each of {g.num_shards} shards"
     time = f" T = {counted(g.num_steps, 'step')} "
     batch = f"iteration batch = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,}"
-    minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {g.optimization_batch:,}"
+    minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {used.per_minibatch}"
     epochs = f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")
-    most = "up to " if config.complete_episodes else ""  # of what is collected, whole episodes are used
-    each = f"{most}{rounded(g.env_steps_per_gradient_step, 4)} new samples each"
+    each = f"{used.bound}{rounded(used.iteration / g.gradient_steps, 4)} new samples each"
     steps = counted(g.gradient_steps * config.num_iterations, "gradient step")
     lines = [
         *_rows(config),
         _side(f"└{time:─^{ROW_CHARACTERS - 4}}┘", batch),
+        *_in_use(g.iteration_batch, used),
         _arrow(cut),
         _side(_boxes(config), minibatches),
         _arrow(epochs),
@@ -39,7 +40,7 @@ def diagram(config: Config) -> str:
         _side(f"{steps} in all", f"{config.env_steps:,} environment steps"),
         "",
         f"  proximal policy  {_proximal(config)}",
-        f"  advantages       {_advantages(config)}",
+        f"  advantages       {_advantages(config, used)}",
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -52,6 +53,14 @@ def _rows(config: Config) -> list[str]:
     if n > len(SHADES):
         rows.insert(3, f"  {'⋮':>{label + 4}}")
     return rows
+
+
+def _in_use(collected: int, used: Samples) -> list[str]:
+    """How many samples whole episodes use, where that is not all of them."""
+    if not used.bound:
+        return []
+    share = f" ({used.iteration / collected:.0%})" if used.are_known else ""
+    return [_side("", f"whole episodes use {used.per_iteration}{share}")]
 
 
 def _boxes(config: Config) -> str:
@@ -86,15 +95,15 @@ def _proximal(config: Config) -> str:
     return f"{config.proximal_policy}, up to {g.iteration_batch:,} environment steps old"
 
 
-def _advantages(config: Config) -> str:
-    g, decay = config.geometry, advantage_decay(config)
+def _advantages(config: Config, used: Samples) -> str:
+    decay = advantage_decay(config)
     if config.advantage_norm == "none":
         return "not normalized"
     if config.advantage_norm == "minibatch":
-        return f"normalized over each minibatch of {g.optimization_batch:,}"
+        return f"normalized over each minibatch of {used.per_minibatch}"
     length = span(decay)
     word = "iteration" if length == 1 else "iterations"
-    return f"normalized over {rounded(length, 4)} {word} = {length * g.iteration_batch:,.0f} samples"
+    return f"normalized over {rounded(length, 4)} {word} = {used.bound}{length * used.iteration:,.0f} samples"
 
 
 def _arrow(text: str) -> str:

@@ -36,7 +36,7 @@ PAPER = "Hilton 2021, section 6.2"
 TARGET_CLIP = 0.01
 HIGH_CLIP = {False: 0.10, True: 0.20}  # by whether there are several policy epochs
 MUCH_LESS, MUCH_MORE = 0.5, 1.5  # our reading of the paper's "much less than 1 %" and "much more than 10 %"
-GUIDE_CLIP = (0.10, 0.30)  # what a guide in circulation calls healthy
+OFTEN_CALLED_HEALTHY = (0.10, 0.30)  # share of clipped ratios; we know of no source
 LARGE_SWING = 10.0
 HIGH_KL, TARGET_KL = 0.05, 0.02
 SWING_ROWS = 16  # rows within which a rise and a fall make a swing
@@ -208,7 +208,7 @@ MONITORS = (clip_fraction, advantage_swings, explained_variance, kl_per_iteratio
 
 
 def monitor(metrics: Metrics, config: Config, done: float | None = None) -> tuple[list[Finding], list[Conflict]]:
-    """What every monitor finds, and where they or a guide in circulation differ.
+    """What every monitor finds, and where they differ, or a band without a source does.
 
     `done` is the share of the run that these metrics are of, by default what their steps say.
     """
@@ -225,12 +225,12 @@ def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict
     changed = {f.name: {s.field for s in f.suggestions} for f in findings}
     result = []
     if share is not None:
-        healthy = GUIDE_CLIP[0] <= share <= GUIDE_CLIP[1]
+        healthy = OFTEN_CALLED_HEALTHY[0] <= share <= OFTEN_CALLED_HEALTHY[1]
         ours = next(f.status for f in findings if f.name == "clip-fraction") == "pass"
         if healthy != ours:
             why = (
-                f"a guide calls 10% to 30% clipped healthy and would {'keep' if healthy else 'change'} {share:.2%}; "
-                "the paper distils its bands from its experiments, the guide names none"
+                f"10% to 30% is often called healthy and would {'keep' if healthy else 'change'} {share:.2%}; that "
+                "band is ours, since we know of no source, and the paper distils its own from its experiments"
             )
             result.append(Conflict("clip-fraction", "clip fraction of 10% to 30%", why))
     if "learning_rate" in changed["clip-fraction"] and "learning_rate" in changed["kl-per-iteration"]:

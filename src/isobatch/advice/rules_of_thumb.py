@@ -1,8 +1,12 @@
 """Rules of thumb for the sizes of policy optimization, each a named check with its source.
 
-Those of the two guides are folklore: nobody has measured them on your problem. A measurement, here the critical batch
-size, outranks them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does. Where a
-guide gives no number, the number is ours, and the source says so. `docs/guide.md` tells the guides' reasons.
+Those of the guide are folklore: nobody has measured them on your problem. A measurement, here the critical batch size,
+outranks them, and where the paper (Hilton, Cobbe & Schulman 2021) says something else, the paper does. A number that
+the guide does not give, or a rule that it does not have, is ours, and the source says so. `docs/guide.md` tells the
+guide's reasons.
+
+Sizes are those of what is learned from: of whole episodes the samples that are surely used, not all that are
+collected.
 """
 
 from __future__ import annotations
@@ -13,14 +17,13 @@ from dataclasses import dataclass
 
 from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
 from isobatch.formatting import byte_text, counted, rounded
-from isobatch.rescaling.cautions import FEW_ITERATIONS
-from isobatch.settings.accounting import surely_used
+from isobatch.rescaling.cautions import FEW_ITERATIONS, GOOD_ROWS
+from isobatch.settings.accounting import Samples, samples_used
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
 
 GUIDE = "guide to n_envs, n_steps and batch size"
-SECOND_GUIDE = "second guide to n_envs and n_steps"
 OURS = "ours"
 PAPER = "Hilton 2021, section 6.2"
 MEASURED = "measured: McCandlish 2018"
@@ -58,9 +61,21 @@ class Facts:
     """Devices that share the run."""
 
 
+def used(config: Config, facts: Facts) -> Samples:
+    return samples_used(config, facts.time_limit)
+
+
+def longer_rows(config: Config, facts: Facts, needed: int) -> Suggestion:
+    """Rows of which whole episodes use as many samples as `needed`, in all rows together."""
+    assert facts.time_limit is not None
+    longer = max(facts.time_limit - 1 + math.ceil(needed / config.num_envs), GOOD_ROWS * facts.time_limit)
+    return Suggestion("num_steps", config.num_steps, longer)
+
+
 def rollout_size(config: Config, facts: Facts) -> Said:
-    g = config.geometry
-    return None, f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration."
+    g, samples = config.geometry, used(config, facts)
+    of_them = f", {samples.per_iteration} of them used: whole episodes" if samples.bound else ""
+    return None, f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration{of_them}."
 
 
 def rollout_memory(config: Config, facts: Facts) -> Said:
@@ -90,6 +105,8 @@ def useful_envs(config: Config, facts: Facts) -> Said:
 
 def enough_envs(config: Config, facts: Facts) -> Said:
     n, text = config.num_envs, f"{counted(config.num_envs, 'environment')}, at least {FEWEST_ENVS} asked for."
+    if config.complete_episodes:
+        return None, f"{text} Not for whole episodes: few environments with long rows use more of what they collect."
     return n >= FEWEST_ENVS, text, Suggestion("num_envs", n, FEWEST_ENVS)
 
 
@@ -106,6 +123,7 @@ def envs_for_throughput(config: Config, facts: Facts) -> Said:
 def per_device(config: Config, facts: Facts) -> Said:
     """What devices do to the batch: here nothing, where environments are counted per device they multiply it."""
     n, parts, size = config.num_envs, facts.devices or 1, config.geometry.optimization_batch
+    learned = used(config, facts).optimization
     elsewhere = "rsl_rl, Isaac Lab and RLlib count per device"
     if parts == 1:
         here = "num_envs counts the environments of all devices, so that --devices D leaves the batch as it is"
@@ -123,7 +141,7 @@ def per_device(config: Config, facts: Facts) -> Said:
     keeps = f"the batch stays: isobatch train --num-envs {n} --devices {parts}"
     grows = f"{parts} times the batch"
     if facts.critical_batch:  # samples needed go by 1 + B/B_crit
-        more = (facts.critical_batch + parts * size) / (facts.critical_batch + size)
+        more = (facts.critical_batch + parts * learned) / (facts.critical_batch + learned)
         grows += f", which needs {more:.2f} times the samples"
     there = f"{elsewhere}: give {n // parts:,} there; {n:,} would be {grows} (isobatch rescale --to-devices {parts})"
     return True, f"each of {parts} devices has {shares}, {keeps}. {there}."
@@ -181,33 +199,59 @@ def minibatches_per_epoch(config: Config, facts: Facts) -> Said:
     return count >= MINIBATCH_COUNTS[0], text, recut(config, low=MINIBATCH_COUNTS[0])
 
 
+def of_rollout(config: Config, facts: Facts, low: float, high: float) -> Suggestion:
+    """Environments for an iteration of `low` to `high` samples; longer rows where whole episodes are too few."""
+    samples, n = used(config, facts), config.num_envs
+    of_a_row = samples.iteration / n
+    if samples.iteration >= low:
+        return Suggestion("num_envs", n, max(1, int(min(high / of_a_row, n))))
+    if config.complete_episodes and samples.are_known:
+        return longer_rows(config, facts, math.ceil(low))
+    return Suggestion("num_envs", n, math.ceil(low / of_a_row))
+
+
+def of_minibatch(config: Config, facts: Facts, low: float = 1, high: float = math.inf) -> Suggestion:
+    """Minibatches of `low` to `high` samples; where only one can be, or none has as many, an iteration of that size."""
+    samples = used(config, facts)
+    if config.objective == "policy-gradient" or samples.iteration < low:
+        return of_rollout(config, facts, low, high)
+    return recut(config, samples.iteration / high, samples.iteration / low)
+
+
+def judged(samples: Samples, passed: bool, too_many: bool = False) -> bool | None:
+    """What only bounds say: `up to` so many may be fewer, so that there is nothing to pass."""
+    return passed if samples.are_known or not (passed or too_many) else None
+
+
 def minibatch_size(config: Config, facts: Facts) -> Said:
-    size, (low, high) = config.geometry.optimization_batch, MINIBATCH_SIZES
-    text = f"{size:,} samples per minibatch, {low} to {high} to start with."
-    change = recut(config, config.geometry.iteration_batch / high, config.geometry.iteration_batch / low)
-    return low <= size <= high, text, change
+    samples, (low, high) = used(config, facts), MINIBATCH_SIZES
+    text = f"{samples.per_minibatch} samples per minibatch, {low} to {high} to start with."
+    size = samples.optimization
+    return judged(samples, low <= size <= high, size > high), text, of_minibatch(config, facts, low, high)
 
 
 def minibatch_for_actions(config: Config, facts: Facts) -> Said:
-    size = config.geometry.optimization_batch
+    samples = used(config, facts)
     if facts.action_dim is None:
-        most = size // SAMPLES_PER_ACTION
-        return None, f"minibatch >= {SAMPLES_PER_ACTION} x action dimension: {size:,} samples do for up to {most}."
+        most = samples.optimization // SAMPLES_PER_ACTION
+        said = f"{samples.per_minibatch} samples do for up to {most}"
+        return None, f"minibatch >= {SAMPLES_PER_ACTION} x action dimension: {said}."
     least = SAMPLES_PER_ACTION * facts.action_dim
     product = f"{SAMPLES_PER_ACTION} x {facts.action_dim} actions = {least}"
-    text = f"{size:,} samples per minibatch, at least {product} asked for."
-    return size >= least, text, recut(config, high=config.geometry.iteration_batch / least)
+    text = f"{samples.per_minibatch} samples per minibatch, at least {product} asked for."
+    return judged(samples, samples.optimization >= least), text, of_minibatch(config, facts, least)
 
 
-def envs_per_minibatch(config: Config) -> float:
-    """Environments that a minibatch has samples of, expected: N (1 - (1 - 1/N)^B) when shuffled."""
+def envs_per_minibatch(config: Config, size: int) -> float:
+    """Environments that a minibatch of `size` has samples of, expected: N (1 - (1 - 1/N)^B) when shuffled."""
     if config.minibatch_scheme == "envs":
         return max(1.0, config.num_envs / config.num_minibatches)
-    return config.num_envs * (1 - (1 - 1 / config.num_envs) ** config.geometry.optimization_batch)
+    return config.num_envs * (1 - (1 - 1 / config.num_envs) ** size)
 
 
 def mixed_minibatch(config: Config, facts: Facts) -> Said:
-    n, mixed = config.num_envs, envs_per_minibatch(config)
+    n, samples = config.num_envs, used(config, facts)
+    mixed = envs_per_minibatch(config, samples.optimization)
     text = f"environments with samples in a minibatch: about {rounded(mixed)}, several asked for."
     shuffle = Suggestion("minibatch_scheme", config.minibatch_scheme, "shuffle")
     change = shuffle if n > 1 and config.minibatch_scheme == "envs" else Suggestion("num_envs", n, FEWEST_ENVS)
@@ -216,20 +260,18 @@ def mixed_minibatch(config: Config, facts: Facts) -> Said:
 
 def reinforce_batch(config: Config, facts: Facts) -> Said:
     """Of whole episodes those samples count that are surely used: many more are collected."""
-    size, wanted = config.geometry.optimization_batch, f"REINFORCE wants at least {REINFORCE_SAMPLES:,}"
+    samples, wanted = used(config, facts), f"REINFORCE wants at least {REINFORCE_SAMPLES:,}"
+    text = f"{samples.per_minibatch} samples per update; {wanted}."
     if config.algo != "reinforce":
-        return None, f"{size:,} samples per update; {wanted}. Not for {config.algo}."
-    needed, enough = REINFORCE_SAMPLES * config.num_minibatches, size >= REINFORCE_SAMPLES
+        return None, f"{text} Not for {config.algo}."
+    needed, enough = REINFORCE_SAMPLES * config.num_minibatches, samples.optimization >= REINFORCE_SAMPLES
+    if config.complete_episodes:
+        text = f"{config.geometry.optimization_batch:,} samples collected per update, {samples.per_minibatch} used: "
+        text += f"whole episodes; {wanted}."
+        if samples.are_known:
+            return enough, text, longer_rows(config, facts, needed)
     more = Suggestion("num_envs", config.num_envs, math.ceil(needed / config.num_steps))
-    if not config.complete_episodes:
-        return enough, f"{size:,} samples per update; {wanted}.", more
-    if facts.time_limit is None:
-        text = f"{size:,} samples collected per update, those of whole episodes are used; {wanted}."
-        return None if enough else False, text, more
-    used = max(0, surely_used(config, facts.time_limit)) // config.num_minibatches
-    text = f"{size:,} samples collected per update, at least {used:,} of them used: whole episodes; {wanted}."
-    longer = max(facts.time_limit - 1 + math.ceil(needed / config.num_envs), 4 * facts.time_limit)
-    return used >= REINFORCE_SAMPLES, text, Suggestion("num_steps", config.num_steps, longer)
+    return judged(samples, enough), text, more
 
 
 def reinforce_baseline(config: Config, facts: Facts) -> Said:
@@ -240,23 +282,25 @@ def reinforce_baseline(config: Config, facts: Facts) -> Said:
 
 
 def continuous_control(config: Config, facts: Facts) -> Said:
-    size, (low, high) = config.geometry.iteration_batch, CONTINUOUS_SAMPLES
-    text = f"{size:,} samples per update; continuous control has {low:,} to {high:,}."
+    samples, (low, high) = used(config, facts), CONTINUOUS_SAMPLES
+    text = f"{samples.per_iteration} samples per update; continuous control has {low:,} to {high:,}."
     if facts.continuous is not True:
         why = "Not for discrete actions." if facts.continuous is False else "Kind of actions not known."
         return None, f"{text} {why}"
-    envs = math.ceil(low / config.num_steps) if size < low else max(1, high // config.num_steps)
-    return low <= size <= high, text, Suggestion("num_envs", config.num_envs, envs)
+    size = samples.iteration
+    return judged(samples, low <= size <= high, size > high), text, of_rollout(config, facts, low, high)
 
 
 def critical_batch(config: Config, facts: Facts) -> Said:
     """Samples needed grow as 1 + B/B_crit (McCandlish et al. 2018)."""
-    size, limit = config.geometry.optimization_batch, facts.critical_batch
+    samples, limit = used(config, facts), facts.critical_batch
     if limit is None:
         return None, "the critical batch size was not given; it would outrank the folklore."
-    cost = f"{1 + size / limit:.2f} times the samples needed"
-    text = f"optimization batch {size:,}, critical batch {rounded(limit, 4)}: {cost}."
-    return size <= limit / 2, text, recut(config, low=2 * config.geometry.iteration_batch / limit)
+    size = samples.optimization
+    cost = f"{samples.bound}{1 + size / limit:.2f} times the samples needed"
+    text = f"optimization batch {samples.per_minibatch}, critical batch {rounded(limit, 4)}: {cost}."
+    few = size <= limit / 2
+    return few if few or samples.are_known else None, text, of_minibatch(config, facts, high=limit / 2)
 
 
 def one_epoch(config: Config, facts: Facts) -> Said:
@@ -282,11 +326,11 @@ CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, w
     "rollout-size": (rollout_size, GUIDE),
     "rollout-memory": (rollout_memory, f"{GUIDE}; half of the free memory is {OURS}"),
     "useful-envs": (useful_envs, f"{GUIDE}; {ENOUGH_SPEED:.0%} of the speed is {OURS}"),
-    "enough-envs": (enough_envs, SECOND_GUIDE),
-    "envs-for-throughput": (envs_for_throughput, SECOND_GUIDE),
+    "enough-envs": (enough_envs, OURS),
+    "envs-for-throughput": (envs_for_throughput, OURS),
     "per-device": (per_device, OURS),
     "credit-horizon": (credit_horizon, f"{GUIDE}; the horizon is {OURS}"),
-    "rollout-length": (rollout_length, SECOND_GUIDE),
+    "rollout-length": (rollout_length, OURS),
     "update-often": (update_often, f"{GUIDE}; the number is {OURS}"),
     "minibatch-count": (minibatch_count, GUIDE),
     "minibatches-per-epoch": (minibatches_per_epoch, GUIDE),
@@ -304,22 +348,22 @@ CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, w
 }
 
 
-def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
-    """Checks of this config that contradict each other, and which one to follow."""
+def conflicts(samples: Samples, findings: list[Finding]) -> list[Conflict]:
+    """Checks that contradict each other, and which one to follow; `samples` are those of the config."""
     status = {f.name: f.status for f in findings}
     disputes: list[Conflict] = []
     if status["critical-batch"] == "warn" and status["minibatch-count"] == "pass":
         disputes.append(Conflict("critical-batch", "minibatch-count", "a measurement outranks a rule of thumb"))
     elif status["minibatch-size"] == "warn" and status["critical-batch"] == "pass":
         disputes.append(Conflict("critical-batch", "minibatch-size", "a measurement outranks a rule of thumb"))
-    elif status["minibatch-size"] == "warn" and status["reinforce-batch"] == "pass":
+    elif status["minibatch-size"] == "warn" and status["reinforce-batch"] != "note":
         disputes.append(Conflict("reinforce-batch", "minibatch-size", "whole returns are too noisy for a small batch"))
     elif status["minibatch-size"] == "warn" and status["minibatch-count"] == "pass":
         low, high = MINIBATCH_COUNTS[0] * MINIBATCH_SIZES[0], MINIBATCH_COUNTS[1] * MINIBATCH_SIZES[1]
-        if not low <= config.geometry.iteration_batch <= high:
+        if not low <= samples.iteration <= high:
             why = (
-                f"no size meets both with {config.geometry.iteration_batch:,} samples; what bounds a minibatch is the "
-                "critical batch (section 3.1), not 256"
+                f"no size meets both with {samples.per_iteration} samples; what bounds a minibatch is the critical "
+                "batch (section 3.1), not 256"
             )
             disputes.append(Conflict("minibatch-count", "minibatch-size", why))
     if status["rollout-length"] == "warn" and status["credit-horizon"] == "pass":
@@ -331,4 +375,4 @@ def conflicts(config: Config, findings: list[Finding]) -> list[Conflict]:
 def check(config: Config, facts: Facts) -> tuple[list[Finding], list[Conflict]]:
     """Every rule of thumb, and the contradictions among them."""
     findings = [made(name, source, *rule(config, facts)) for name, (rule, source) in CHECKS.items()]
-    return findings, conflicts(config, findings)
+    return findings, conflicts(used(config, facts), findings)

@@ -61,15 +61,16 @@ def run(args: argparse.Namespace) -> int:
         from isobatch.training.metrics import critical_batch
 
         facts["critical_batch"] = critical_batch(metrics)
-    advice = advise(config, known_facts(config, console.say, Facts(**facts)), metrics)
+    known = known_facts(config, console.say, Facts(**facts))
+    advice = advise(config, known, metrics)
     if args.plot:
         from isobatch.advice.geometry_figure import plot_geometry
 
-        plot_geometry(config, args.plot)
+        plot_geometry(config, args.plot, known.time_limit)
     if args.json:
         console.print_json(advice.to_json() | ({"picture": str(args.plot)} if args.plot else {}))
     else:
-        show(advice, measured=metrics is not None)
+        show(advice, diagram(config, known.time_limit), measured=metrics is not None)
         if args.plot:
             console.out.print(f"\ndrawn: {args.plot}")
     return 0
@@ -87,10 +88,10 @@ def subject(args: argparse.Namespace) -> tuple[Config, Table | None]:
     return directory.config, directory.metrics()
 
 
-def show(advice: Advice, measured: bool) -> None:
+def show(advice: Advice, drawing: str, measured: bool) -> None:
     out, config = console.out, advice.config
     out.print(console.subject(config.algo, config.env, "\n"))
-    out.print(diagram(config))
+    out.print(drawing)
     if measured:
         out.print(console.heading("\nwhat the run's metrics say"))
         out.print(_table(advice.monitors))

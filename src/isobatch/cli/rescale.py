@@ -18,10 +18,11 @@ from isobatch.cli.library_settings import SOURCES, add_sources, asked_algorithm,
 from isobatch.errors import UsageError
 from isobatch.files import write_file
 from isobatch.formatting import counted, rounded
-from isobatch.rescaling import KEEPS, MEASURED, Rescaled, rescale
+from isobatch.rescaling import KEEPS, MEASURED, SAMPLES_USED, Rescaled, rescale
 from isobatch.rescaling.alternatives import HELD, Alternative, alternatives
 from isobatch.rescaling.evidence import sentence
 from isobatch.rescaling.rules import RULES
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.command import train_command
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.files import dump_settings
@@ -94,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
         made = as_algorithm(before, algo)
         before, remarks = made.config, made.remarks
+    time_limit = time_limit_of(before)
     result = rescale(
         before,
         **{name: getattr(args, f"to_{name}") for name in TARGETS},
@@ -103,6 +105,7 @@ def run(args: argparse.Namespace) -> int:
         use=args.use,
         without=args.without,
         critical_batch=critical,
+        time_limit=time_limit,
     )
     after = result.after
     if args.library == OURS and source:
@@ -114,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     text = answer.text if answer else dump_settings(changed_settings(after))
     others = []
     if after.num_envs != before.num_envs:
-        others = alternatives(before, after.num_envs, critical, args.use, args.without)
+        others = alternatives(before, after.num_envs, critical, args.use, args.without, time_limit)
     control = _control_sentences(source, before, after)
     doubtful = _doubtful(source, before, after)
     if args.out:
@@ -126,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
         extra |= {"isobatch": changed_settings(after)} if source and args.library == OURS else {}
         console.print_json(result.to_json() | extra | (_library_json(answer) if answer else {}))
         return 0
-    show(result)
+    show(result, time_limit)
     if given_critical:
         console.out.print(console.bullet(critical_batch.sentence(given_critical), ""))
         console.out.print()
@@ -140,6 +143,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         show_settings(after, text)
     return 0
+
+
+def time_limit_of(config: Config) -> int | None:
+    """Steps of the longest episode, asked of the environment where only whole episodes are used."""
+    if not config.complete_episodes:
+        return None
+    from isobatch.training.known_facts import known_facts
+
+    return known_facts(config, console.say).time_limit
 
 
 def device_sentences(before: Config, after: Config, devices_before: int, devices: int | None) -> list[str]:
@@ -189,6 +201,8 @@ def show_alternatives(others: list[Alternative], keep: str) -> None:
     measured = [other.kept for other in others if other.kept]
     if measured:
         console.out.print(console.bullet(f"{sentence(measured)} ({EVIDENCE_PAGE})"))
+    whole = any(other.time_limit is not None for other in others)
+    columns += ["used, at least"] if whole else []
     rows = []
     for other in others:
         costs = other.to_json()
@@ -204,14 +218,27 @@ def show_alternatives(others: list[Alternative], keep: str) -> None:
             if other.result
             else ["-"] * 6
         )
+        cells += [_used(other)] if whole else []
         rows.append([f"{other.keep}{' *' if other.keep == keep else ''}", *cells])
     console.out.print(console.table("", columns, rows))
     for other in others:
         what = other.trouble or f"cautions: {', '.join(other.cautions) or 'none'}"
         console.out.print(console.bullet(f"{other.keep} holds {HELD[other.keep]}; {what}"))
     note = "* the one above; gradient steps: per 1,000 environment steps; in memory: samples of a rollout"
+    if whole:
+        note += "; used: samples of an iteration that whole episodes use, however long they are"
+    if any(other.collapses for other in others):
+        note += "; ! far less of what is collected than before"
     console.out.print(console.bullet(note, "  "))
     console.out.print()
+
+
+def _used(other: Alternative) -> str:
+    """Samples and their share of the iteration, marked where the share collapses."""
+    if other.result is None or other.samples_used is None:
+        return "-"
+    share = other.samples_used / other.result.after.geometry.iteration_batch
+    return f"{other.samples_used:,} ({share:.0%}){' !' if other.collapses else ''}"
 
 
 def config_before(args: argparse.Namespace) -> Config:
@@ -236,7 +263,7 @@ def answer_in(name: str | None, after: Config, source: LibrarySettings | None) -
     return interop.answer(after, source, library) if library else None
 
 
-def show(result: Rescaled) -> None:
+def show(result: Rescaled, time_limit: int | None = None) -> None:
     """What changed and why, what did not, and where the theory stops."""
     out, after = console.out, result.after
     out.print(console.subject(after.algo, after.env, f", batches divided by c = {rounded(result.factor, 6)}\n"))
@@ -249,7 +276,7 @@ def show(result: Rescaled) -> None:
     else:
         out.print("Nothing changes.")
     out.print()
-    out.print(console.bullet(", ".join(held(result)), "held  "))
+    out.print(console.bullet(", ".join(held(result, time_limit)), "held  "))
     if result.warnings:
         out.print(console.heading("\nwhere the theory stops"))
         for sentence in result.warnings:
@@ -288,7 +315,7 @@ def show_answer(answer: Answer) -> None:
             out.print(console.bullet(f"{values}, {consequence}"))
 
 
-def held(result: Rescaled) -> list[str]:
+def held(result: Rescaled, time_limit: int | None = None) -> list[str]:
     """What did not change, in words."""
     before, after = result.before, result.after
     names = ("num_envs", "num_steps", "num_minibatches", "update_epochs")
@@ -296,6 +323,9 @@ def held(result: Rescaled) -> list[str]:
     old, new = before.geometry, after.geometry
     if old.optimization_batch == new.optimization_batch:
         same.append(f"optimization batch {new.optimization_batch:,}")
+    if after.complete_episodes and time_limit is not None:
+        used = [surely_used(config, time_limit) for config in (before, after)]
+        same += [f"{SAMPLES_USED} {used[0]:,}"] if used[0] == used[1] else []
     age = [c.geometry.proximal_age(c.hypers.beta_prox) for c in (before, after)]
     if after.proximal_policy == "ewma" and round(age[0]) == round(age[1]):
         same.append(f"proximal age {age[0]:,.0f} steps")

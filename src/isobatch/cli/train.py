@@ -23,7 +23,7 @@ from isobatch.cli.flags import (
 from isobatch.cli.library_settings import SOURCES, add_sources, show_remarks, to_train
 from isobatch.errors import RunError, UsageError
 from isobatch.formatting import byte_text, counted, setting_text
-from isobatch.settings.accounting import batch_accounting, surely_used
+from isobatch.settings.accounting import batch_accounting, samples_used
 from isobatch.settings.config import Config
 from isobatch.settings.fields import COUNT
 from isobatch.settings.options import Options
@@ -132,9 +132,9 @@ def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> 
 
         lines.append(("phase memory", byte_text(phase_bytes(config, environment_of(config), options.num_seeds))))
     if config.complete_episodes:
-        limit, batch = environment_of(config).max_steps, config.geometry.iteration_batch
-        used = surely_used(config, limit)
-        sentence = f"used: at least {counted(used, 'step')} of the {batch:,} ({used / batch:.0%})"
+        used, batch = samples_used(config, environment_of(config).max_steps or None), config.geometry.iteration_batch
+        steps = f"{used.bound}{counted(used.iteration, 'step')}"
+        sentence = f"used: {steps} of the {batch:,} ({used.iteration / batch:.0%})"
         lines.insert(1, ("whole episodes", f"{sentence}, those of episodes that end in their row at any length"))
     head.print(console.pairs([*lines, ("files", str(run_dir))]))
 

@@ -84,7 +84,6 @@ def what_speaks_against(config: Config, after: Config, need: Need) -> tuple[str,
     """The cautions of `rescale`, in its words, with the smallest critical batch of all stages; but for the one that
     says what a batch near it costs, which the samples of the plan know, stage by stage."""
     names = [rule.name for rule in choose_rules(config, (), ())]
-    same = config.geometry.optimization_batch == after.geometry.optimization_batch
-    critical = None if same else need.smallest_critical
+    critical = need.smallest_critical
     counted = critical_batch_size(config, after, critical)
     return tuple(each for each in cautions(config, after, names, critical) if each != counted)

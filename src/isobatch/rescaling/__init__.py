@@ -21,7 +21,9 @@ from isobatch.rescaling.cautions import cautions
 from isobatch.rescaling.evidence import better_than
 from isobatch.rescaling.rules import RULES, Move, Rule, rounded_phase
 from isobatch.rescaling.targets import Target, resolve, same_iteration_batch
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.config import Config
+from isobatch.settings.fields import COUNT
 from isobatch.settings.parsing import SettingsByName, inf_as_text
 
 ASKED_BOTH = "both asked for"
@@ -31,6 +33,7 @@ HOLD_MINIBATCH = "iteration-batch-only"  # the rule by which minibatches keep th
 MEASURED = "measured"
 KEEPS = (MEASURED, *HOLDS)
 """What can be asked to stay: one of these, or the one that evidence is for."""
+SAMPLES_USED = "samples used, at least"
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,7 @@ def rescale(
     use: Iterable[str] = (),
     without: Iterable[str] = (),
     critical_batch: float | None = None,
+    time_limit: int | None = None,
 ) -> Rescaled:
     """`config` at another batch size, the other hyperparameters changed so that training stays the same.
 
@@ -131,6 +135,8 @@ def rescale(
         without: rules to switch off.
         critical_batch: the optimization batch at which noise and signal of the gradient are equal; the rule `surge`
             needs it, `clip-noise` and the warnings use it.
+        time_limit: steps of the longest episode; with it the answer says how many samples are used, where only whole
+            episodes are (`complete_episodes`).
 
     Returns:
         The config before and after, every change with its rule and reason, and warnings.
@@ -153,6 +159,8 @@ def rescale(
         use = (*use, HOLD_MINIBATCH)
     if critical_batch is not None and not 0 < critical_batch < math.inf:
         raise UsageError(f"critical_batch={critical_batch:g} is not a batch size: use a positive number of samples.")
+    if time_limit is not None:
+        COUNT.check("time_limit", time_limit)
     rules = choose_rules(config, tuple(use), tuple(without))
     for rule in rules:
         if rule.needs_critical_batch and critical_batch is None:
@@ -180,8 +188,9 @@ def rescale(
     if config.max_lag:  # in environment steps it stays, but for less than one iteration
         settings["max_lag"] = max(config.max_lag, new_envs * new_steps)
     after = config.replace(**settings)
-    changes = _changes(config, after, origin, _target_reason(config, asked))
-    return Rescaled(c, config, after, changes, cautions(config, after, names, critical_batch), keep, evidence)
+    changes = _changes(config, after, origin, _target_reason(config, asked), time_limit)
+    warnings = cautions(config, after, names, critical_batch, time_limit)
+    return Rescaled(c, config, after, changes, warnings, keep, evidence)
 
 
 def measured_choice(config: Config, target: Target) -> tuple[str, str]:
@@ -245,13 +254,18 @@ def describe(config: Config) -> SettingsByName:
     return {name: inf_as_text(value) for name, value in flat.items()}
 
 
-def _changes(before: Config, after: Config, origin: dict[str, Rule], reason: str) -> tuple[Change, ...]:
+def _changes(
+    before: Config, after: Config, origin: dict[str, Rule], reason: str, time_limit: int | None
+) -> tuple[Change, ...]:
     old, new = before.geometry, after.geometry
     derived = {
         "iteration_batch": (old.iteration_batch, new.iteration_batch, "num_envs x num_steps"),
         "optimization_batch": (old.optimization_batch, new.optimization_batch, "iteration batch / num_minibatches"),
         "phase_batch": (old.phase_batch, new.phase_batch, "iteration batch x policy_iterations_per_phase"),
     }
+    if after.complete_episodes and time_limit is not None:
+        used = [surely_used(config, time_limit) for config in (before, after)]
+        derived[SAMPLES_USED] = (*used, "num_envs x (num_steps - time limit + 1): whole episodes, however long")
     was, now = before.to_dict(), after.to_dict()
     follows = old.iteration_batch == new.iteration_batch and reason != ASKED_BOTH
     reasons = {"num_envs": reason, "num_steps": "so that num_envs x num_steps stays" if follows else reason}

@@ -8,7 +8,9 @@ from typing import Any
 
 from isobatch.errors import UsageError
 from isobatch.rescaling import HOLD_MINIBATCH, ITERATION_BATCH, MINIBATCH_COUNT, MINIBATCH_SIZE, Rescaled, rescale
+from isobatch.rescaling.cautions import share_collapses
 from isobatch.rescaling.evidence import Kept, kept_by
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.config import ENDLESS, Config
 
 HELD = {
@@ -28,14 +30,29 @@ class Alternative:
     trouble: str = ""
     kept: Kept | None = None
     """Of the return of tuned settings, where it was measured."""
+    time_limit: int | None = None
+    """Steps of the longest episode, where whole episodes are used and it is known."""
 
     def to_json(self) -> dict[str, Any]:
         """{"keep", "held", "trouble", "kept"} and, where it can be had, sizes, costs and cautions."""
         kept = asdict(self.kept) if self.kept else None
         head = {"keep": self.keep, "held": HELD[self.keep], "trouble": self.trouble, "kept": kept}
-        return (
-            head if self.result is None else head | _costs(self.result.after) | {"warnings": list(self.result.warnings)}
-        )
+        if self.result is None:
+            return head
+        used = {} if self.time_limit is None else {"samples_used": self.samples_used, "collapses": self.collapses}
+        return head | _costs(self.result.after) | used | {"warnings": list(self.result.warnings)}
+
+    @property
+    def samples_used(self) -> int | None:
+        """Samples of an iteration that whole episodes surely use."""
+        if self.result is None or self.time_limit is None:
+            return None
+        return surely_used(self.result.after, self.time_limit)
+
+    @property
+    def collapses(self) -> bool:
+        """Whether whole episodes use much less of what is collected than before."""
+        return self.result is not None and share_collapses(self.result.before, self.result.after, self.time_limit)
 
     @property
     def cautions(self) -> list[str]:
@@ -63,19 +80,28 @@ def alternatives(
     critical_batch: float | None = None,
     use: Sequence[str] = (),
     without: Sequence[str] = (),
+    time_limit: int | None = None,
 ) -> list[Alternative]:
     """All ways to have `num_envs` environments, the one that kept most of tuned settings' return first.
 
-    Where nothing was measured, the one that changes least is first. `use` and `without` name rules as in `rescale`.
+    Where nothing was measured, the one that changes least is first. Ways in which whole episodes use much less of what
+    is collected are last. `use` and `without` name rules as in `rescale`, and `time_limit` is that of `rescale`.
     """
+    limit = time_limit if config.complete_episodes else None
     ways, use = [], [name for name in use if name != HOLD_MINIBATCH]  # which is one of the ways
     for keep in HELD:
         kept = kept_by(keep, config, num_envs)
         try:
             result = rescale(
-                config, num_envs=num_envs, keep=keep, use=use, without=without, critical_batch=critical_batch
+                config,
+                num_envs=num_envs,
+                keep=keep,
+                use=use,
+                without=without,
+                critical_batch=critical_batch,
+                time_limit=time_limit,
             )
-            ways.append(Alternative(keep, result, kept=kept))
+            ways.append(Alternative(keep, result, kept=kept, time_limit=limit))
         except UsageError as error:
             ways.append(Alternative(keep, None, str(error), kept))
-    return sorted(ways, key=lambda other: -(other.kept.value if other.kept else 0.0))
+    return sorted(ways, key=lambda other: (other.collapses, -(other.kept.value if other.kept else 0.0)))

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 from isobatch.formatting import rounded
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
+from isobatch.settings.accounting import surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
 FEW_ITERATIONS = 50
+COLLAPSED = 0.5  # of the share of samples that whole episodes use: less of it left is a collapse
+GOOD_ROWS = 4  # time limits that a row should hold, where whole episodes are used
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
 
@@ -28,28 +31,38 @@ def several_epochs(before: Config, after: Config) -> str:
 
 def critical_batch_size(before: Config, after: Config, critical_batch: float | None) -> str:
     """Section 3.1 and McCandlish et al. (2018): samples needed grow as 1 + B/B_crit."""
-    small, large = before.geometry.optimization_batch, after.geometry.optimization_batch
+    old, new = before.geometry.optimization_batch, after.geometry.optimization_batch
+    if old == new:
+        return ""
     if critical_batch is None:
-        if large == small:
-            return ""
-        if large < small:
+        if new < old:
             return (
-                f"optimization batch {small:,} -> {large:,}: the base must itself be well under the critical batch "
+                f"optimization batch {old:,} -> {new:,}: the base must itself be well under the critical batch "
                 "size, which was not given; from one above it, smaller ones learn faster per step instead of alike. "
                 "Pass critical_batch (its gradient noise scale) to have this checked."
             )
         return (
-            f"optimization batch {small:,} -> {large:,}: the rules hold only well under the critical batch size, which "
+            f"optimization batch {old:,} -> {new:,}: the rules hold only well under the critical batch size, which "
             "was not given; pass critical_batch (its gradient noise scale) to have this checked."
         )
-    worst = max(small, large)
+    worst = max(old, new)
     if worst < NEAR_CRITICAL * critical_batch:
         return ""
-    cost = (1 + large / critical_batch) / (1 + small / critical_batch)
+    critical = f"the critical batch size of {rounded(critical_batch, 6)}"
+    cost = f"{(1 + new / critical_batch) / (1 + old / critical_batch):.2f} times the environment steps"
+    formula = "(1 + B'/B_crit) / (1 + B/B_crit)"
+    if new < old and old > critical_batch:
+        return (
+            f"the base's own optimization batch of {old:,} is above {critical}: shrinking costs nothing down to there, "
+            f"since what is beyond it is wasted, and the rules are not to be expected to keep the curve. At {new:,} "
+            f"count on learning sooner, with {cost} for the same result ({formula}); the learning rate may be too low, "
+            "since above the critical batch size a smaller batch needs no smaller step: tune it again, upwards."
+        )
     place = "above" if worst > critical_batch else "near"
+    base = ", and so is the base" if old > critical_batch else ""
     return (
-        f"an optimization batch of {worst:,} is {place} the critical batch size of {rounded(critical_batch, 6)}: "
-        f"expect to need {cost:.2f} times the environment steps for the same result ((1 + B'/B_crit) / (1 + B/B_crit))."
+        f"an optimization batch of {worst:,} is {place} {critical}{base}: expect to need {cost} for the same result "
+        f"({formula})."
     )
 
 
@@ -112,9 +125,10 @@ def few_iterations(before: Config, after: Config) -> str:
     was, now = before.num_iterations, after.num_iterations
     if now >= was or now >= FEW_ITERATIONS:
         return ""
+    keep = "" if after.complete_episodes else ", or keep the iteration batch (keep=iteration-batch)"
     return (
         f"iterations {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data comes from "
-        "that many policies only. Train longer, or keep the iteration batch (keep=iteration-batch)."
+        f"that many policies only. Train longer{keep}."
     )
 
 
@@ -201,11 +215,11 @@ def rate_at_its_edge(before: Config, after: Config, rules: Sequence[str]) -> str
     was, now = before.hypers.learning_rate, after.hypers.learning_rate
     if "adam-sqrt" not in rules or not larger or now <= was:
         return ""
+    keep = "" if after.complete_episodes else ", or keep N x T where environments are added"
     return (
         f"adam-sqrt: a learning rate that was tuned is at the edge of what its batch bears, and {rounded(now, 4)} in "
         f"place of {rounded(was, 4)} may be beyond it, also far below the critical batch size "
-        "(docs/results/invariance.md). Tune it again for the larger minibatch, or keep N x T where environments are "
-        "added."
+        f"(docs/results/invariance.md). Tune it again for the larger minibatch{keep}."
     )
 
 
@@ -276,22 +290,56 @@ def muon_step_size(name: str) -> str:
     )
 
 
-def whole_episodes(after: Config) -> str:
-    """Collected is not used, where whole episodes are."""
+def share_used(config: Config, time_limit: int) -> float:
+    """Of what an iteration collects, the share that is surely used."""
+    return surely_used(config, time_limit) / config.geometry.iteration_batch
+
+
+def whole_episodes(before: Config, after: Config, time_limit: int | None) -> str:
+    """Collected is not used, where whole episodes are: the share goes by the rollout length."""
     if not after.complete_episodes:
         return ""
+    if time_limit is None:
+        return (
+            f"the {after.geometry.iteration_batch:,} steps of an iteration are those that are collected. Learned from "
+            f"are whole episodes that begin early enough to end within num_steps={after.num_steps:,} at any length: "
+            "num_steps minus the time limit, of each row, or more (the metric charts/samples_used says how many)."
+        )
+    if not share_collapses(before, after, time_limit):
+        return ""
+    counts = [f"{surely_used(c, time_limit):,} of {c.geometry.iteration_batch:,}" for c in (before, after)]
+    shares = [f"{share_used(c, time_limit):.0%}" for c in (before, after)]
+    refused = " Training refuses rows that are shorter than the time limit." if after.num_steps < time_limit else ""
+    instead = "keep num_steps and change num_envs" if before.num_envs == after.num_envs else "keep num_steps"
+    good = GOOD_ROWS * time_limit
+    longer = f"use num_steps of {good:,}, {GOOD_ROWS} time limits"
     return (
-        f"the {after.geometry.iteration_batch:,} steps of an iteration are those that are collected. Learned from are "
-        f"whole episodes that begin early enough to end within num_steps={after.num_steps:,} at any length: num_steps "
-        "minus the time limit, of each row, or more (the metric charts/samples_used says how many)."
+        f"samples used, at least {' -> '.join(counts)}: of rows of {after.num_steps:,} steps whole episodes of up to "
+        f"{time_limit:,} use {shares[1]} at the least, {shares[0]} before, so the batch that is learned from is not "
+        f"the one that the rules go by.{refused} Instead {longer if before.num_steps < good else instead}."
     )
 
 
-def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch: float | None) -> tuple[str, ...]:
+def share_collapses(before: Config, after: Config, time_limit: int | None) -> bool:
+    """Whether whole episodes use much less of what is collected than before, or nothing at all."""
+    if not after.complete_episodes or time_limit is None:
+        return False
+    lost = share_used(after, time_limit) < COLLAPSED * share_used(before, time_limit)
+    return lost or after.num_steps < time_limit
+
+
+def cautions(
+    before: Config,
+    after: Config,
+    rules: Sequence[str],
+    critical_batch: float | None,
+    time_limit: int | None = None,
+) -> tuple[str, ...]:
     """Every sentence that applies, the weightiest first."""
     if before == after:
         return ()
     sentences = (
+        whole_episodes(before, after, time_limit),
         several_epochs(before, after),
         proximal_age_changes(before, after),
         critical_batch_size(before, after, critical_batch),
@@ -300,7 +348,6 @@ def cautions(before: Config, after: Config, rules: Sequence[str], critical_batch
         minibatch_normalization(before, after),
         few_iterations(before, after),
         steps_change(before, after),
-        whole_episodes(after),
         stale_data(before, after),
         lag_raised(before, after),
         lag_times_rate(before, after),

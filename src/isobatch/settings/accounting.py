@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass
@@ -52,11 +54,49 @@ def _actors(config: Config) -> dict[str, str]:
 
 
 def surely_used(config: Config, time_limit: int) -> int:
-    """Samples of an iteration of whole episodes that are used, whatever the lengths of its episodes.
+    """Samples of an iteration that are learned from, whatever the lengths of its episodes: all, but for whole episodes.
 
     An episode is used that begins early enough to end within its row at any length, so all steps up to there are.
     """
-    return config.num_envs * (config.num_steps - time_limit + 1)
+    if not config.complete_episodes:
+        return config.geometry.iteration_batch
+    return config.num_envs * max(0, config.num_steps - time_limit + 1)
+
+
+class Samples(NamedTuple):
+    """What is learned from, of what is collected."""
+
+    iteration: int
+    optimization: int
+    """Of a gradient step, in the mean over the minibatches of an iteration."""
+    bound: str
+    """Nothing where all samples are used; `at least ` or, where the time limit is not known, `up to `."""
+
+    @property
+    def per_iteration(self) -> str:
+        return f"{self.bound}{self.iteration:,}"
+
+    @property
+    def per_minibatch(self) -> str:
+        return f"{self.bound}{self.optimization:,}"
+
+    @property
+    def are_known(self) -> bool:
+        return self.bound != UP_TO
+
+
+AT_LEAST, UP_TO = "at least ", "up to "
+
+
+def samples_used(config: Config, time_limit: int | None) -> Samples:
+    """All samples; of whole episodes those that are surely used, or without a time limit no more than are collected."""
+    if not config.complete_episodes:
+        bound, used = "", config.geometry.iteration_batch
+    elif time_limit is None:
+        bound, used = UP_TO, config.geometry.iteration_batch
+    else:
+        bound, used = AT_LEAST, surely_used(config, time_limit)
+    return Samples(used, used // config.num_minibatches, bound)
 
 
 def _shards(config: Config) -> dict[str, str]:

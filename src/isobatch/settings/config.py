@@ -209,7 +209,8 @@ class Config:
         Aggregation,
         "How policy loss, value loss and entropy of the samples, alike, become one number: mean over time steps; sum "
         "over each trajectory, its mean, or its sum / aggregation_horizon, averaged over trajectories. A trajectory is "
-        "an episode, or the piece of one in the rollout.",
+        "an episode, or the piece of one in the rollout. Losses of PPG's auxiliary phase are means over time steps, "
+        "whatever it is.",
     ] = "timestep"
     clip_schedule: Annotated[
         ClipSchedule, "constant; linear: clip_eps goes in a line to clip_eps_end over the run."
