@@ -2,14 +2,14 @@
 
     python docs/results/claims.py
 
-Numbers come from the committed rows of the studies, and for what was measured on gradients from the table of
-gradients.md.
+Numbers come from the committed rows of the studies, and for what was measured on gradients from gradients.json.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
+from isobatch.laboratory.results import from_json
 from isobatch.statistics.aggregates import contrast
 from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import difference, difference_terms
 from isobatch.statistics.power import SMALLEST
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import Row
+from isobatch.studies.judged_claims import Claim
 from isobatch.studies.result_files import typed
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared, with_episodes
 from isobatch.studies.verdicts import estimate_text
@@ -157,14 +159,19 @@ def halving() -> Outcome:
     return Outcome(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
 
 
-def in_gradients(begin: str) -> Outcome | None:
-    """What the table of the blog post in gradients.md says about a claim that begins so; None: nothing yet."""
-    for line in (HERE / "gradients.md").read_text().split("\n"):
-        cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
-        if len(cells) == 3 and cells[0].startswith(begin):
-            verdict = cells[1].strip("*")
-            return Outcome(UNDECIDED if verdict == "cannot be told" else verdict, cells[2])
-    return None
+@cache
+def gradient_claims() -> dict[str, Claim]:
+    """What was measured for the blog post, by name; empty: nothing yet."""
+    path = HERE / "gradients.json"
+    post = json.loads(path.read_text()).get("post", {}) if path.is_file() else {}
+    claims = (from_json(Claim, each) for each in post.get("claims", []))
+    return {claim.name: claim for claim in claims}
+
+
+def on_gradients(name: str) -> Outcome | None:
+    """What was found on a claim of the blog post; None: nothing yet."""
+    claims = gradient_claims()
+    return Outcome(claims[name].verdict, claims[name].measured) if claims else None
 
 
 MANY, LONG = ({"shape": shape, "searched": "of their own"} for shape in ("128 x 8", "2 x 512"))
@@ -302,50 +309,18 @@ PAPER = [
     Entry("appendix G", "Halving the center of mass acts like halving the KL coefficient", "prox-grid", halving),
 ]  # fmt: skip
 POST = [
-    Entry("figure 1", "Gradients of one trajectory are more alike than those of two, at step 399,360", "gradients",
-          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 399,360)")),
-    Entry("figure 1", "The same at step 450,560", "gradients",
-          partial(in_gradients, "Gradients of one trajectory are more alike in direction (step 450,560)")),
-    Entry("figure 1", "Up to sign, gradients of one trajectory are more alike than those of two, at step 399,360",
-          "gradients", partial(in_gradients, "Gradients of one trajectory are more alike up to sign (step 399,360)")),
-    Entry("figure 1", "The same up to sign at step 450,560", "gradients",
-          partial(in_gradients, "Gradients of one trajectory are more alike up to sign (step 450,560)")),
-    Entry("figure 2", "In covariance form the correlation is close to zero", "gradients",
-          partial(in_gradients, "In covariance form the correlation is close to zero")),
-    Entry("figure 3", "Batches of long rollouts are more often strongly aligned or opposed", "gradients",
-          partial(in_gradients, "Gradients of 4x256 batches are more often")),
-    Entry("text", "At equal data a longer rollout has a larger variance", "gradients",
-          partial(in_gradients, "At equal data a longer rollout has a larger variance")),
-    Entry("text", "Because covariance makes its effective sample size smaller", "gradients",
-          partial(in_gradients, "It is the covariance along a trajectory")),
-    Entry("text", "Short rollouts are biased, long ones less so", "gradients",
-          partial(in_gradients, "Short rollouts are biased")),
-    Entry("figure 5", "A larger lambda makes the directions of single gradients more various", "gradients",
-          partial(in_gradients, "A larger lambda makes the directions")),
-    Entry("figure 4", "Not even lambda 0 removes the correlation along a trajectory", "gradients",
-          partial(in_gradients, "No lambda removes the likeness in direction")),
-    Entry("figure 4", "Not even lambda 0 removes it up to sign", "gradients",
-          partial(in_gradients, "No lambda removes the likeness up to sign")),
-    Entry("text", "Individual variance grows with T", "gradients",
-          partial(in_gradients, "The individual variance grows with T")),
-    Entry("text", "Lambda acts alike on the variance at short and at long rollouts", "gradients",
-          partial(in_gradients, "Lambda acts alike on the variance")),
-    Entry("figure 6", "With a larger lambda batch gradients are less extreme", "gradients",
-          partial(in_gradients, "With a larger lambda the gradients of batches")),
-    Entry("conclusion", "Shuffling takes correlation out of minibatches", "gradients",
-          partial(in_gradients, "Shuffling takes correlation out")),
-    Entry("text", "Clipping is another kind of bias", "gradients",
-          partial(in_gradients, "Clipping changes the direction")),
-    Entry("conclusion", "The choice of N and T influences learning: 16 x 64 against 4 x 256", "gradients",
-          partial(in_gradients, "The choice of N and T influences learning")),
+    *(
+        Entry(claim.where, claim.claim, "gradients", partial(on_gradients, name))
+        for name, claim in gradient_claims().items() if claim.where
+    ),
     Entry("text", "Many environments for few steps beat few for many (Mayor et al. 2025)", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
 ]  # fmt: skip
 GUIDE = [
     Entry("n_steps", "Longer rollouts reduce the bias of bootstrapping", "gradients",
-          partial(in_gradients, "Short rollouts are biased")),
+          partial(on_gradients, "short-biased")),
     Entry("n_steps", "Consecutive samples are correlated, so worth less", "gradients",
-          partial(in_gradients, "It is the covariance along a trajectory")),
+          partial(on_gradients, "effective-samples")),
     Entry("n_envs", "More environments instead of steps learn better", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
     Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",

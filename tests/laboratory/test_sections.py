@@ -112,6 +112,7 @@ EXAMPLES: dict[str, Section] = {
         4,
         (LagCorrelation(1, Estimate(0.2, 0.1, 0.3)), LagCorrelation(2, Estimate(math.nan))),
         Estimate(0.01, -0.02, 0.04),
+        (LagCorrelation(1, Estimate(0.19, 0.08, 0.3)), LagCorrelation(2, Estimate(math.nan))),
         (VarianceShare("single samples", sure(0.7)), VarianceShare("other trajectories", Estimate(0.3))),
     ),
     "cosines": Cosines(

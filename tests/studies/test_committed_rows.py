@@ -1,6 +1,5 @@
 """The pages of docs/results say what their committed rows say."""
 
-import functools
 import json
 import re
 import runpy
@@ -12,7 +11,6 @@ from isobatch.rescaling import MINIBATCH_SIZE
 from isobatch.rescaling.evidence import measurements
 from isobatch.settings.presets import ENVIRONMENTS, preset
 from isobatch.statistics.bootstrap import Estimate
-from isobatch.studies import blog_post_claims
 from isobatch.studies.claims import study_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -89,18 +87,3 @@ def test_verdicts_of_the_table_follow_from_intervals() -> None:
     }
     for name, verdicts in expected.items():
         assert [claims[name](Estimate(0.0, *each)) for each in ends] == verdicts, name
-
-
-def test_claims_on_gradients_are_called_as_they_are_judged() -> None:
-    """A claim that gradients.md does not have yet is left out of the table; a misspelled one would be too."""
-    claims, judged = runpy.run_path(str(RESULTS / "claims.py")), Path(blog_post_claims.__file__).read_text()
-    begins = [
-        entry.found.args[0]
-        for entries in claims["SOURCES"].values()
-        for entry in entries
-        if isinstance(entry.found, functools.partial)
-    ]
-    assert len(begins) == 20
-    page = (RESULTS / "gradients.md").read_text()
-    for begin in begins:
-        assert f"| {begin}" in page or f'"{begin}' in judged, begin

@@ -121,11 +121,13 @@ def _run_blog_post(args: argparse.Namespace) -> int:
     with console.progress_bar(args.quiet) as watch:
         report = reproduce(out, args.measure_seed or 0, watch, console.say)
     if args.json:
-        claims, pictures = [vars(claim) for claim in report.claims], [str(path) for path in report.pictures]
+        from isobatch.laboratory.results import to_json
+
+        claims, pictures = [to_json(claim) for claim in report.results.claims], [str(path) for path in report.pictures]
         console.print_json({"out": str(out), "claims": claims, "pictures": pictures})
         return 0
-    for claim in report.claims:
-        console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.evidence}."))
+    for claim in report.results.claims:
+        console.out.print(console.bullet(f"{claim.claim}: {claim.verdict}. {claim.measured}."))
     console.out.print(f"\n{counted(len(report.pictures), 'picture')} and the numbers: {out}")
     return 0
 

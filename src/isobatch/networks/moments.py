@@ -116,7 +116,7 @@ class RewardScale(eqx.Module):
         """After these R_t, of which those of the environments' last steps are `last`."""
         return RewardScale(last, self.moments.update(returns, used=used, across=across))
 
-    def apply(self, reward: Float[Array, "T N"], clip: Scalar) -> Float[Array, "T N"]:
+    def apply(self, reward: Float[Array, "*B"], clip: Scalar) -> Float[Array, "*B"]:
         return jnp.clip(reward / jnp.sqrt(self.moments.variance + 1e-8), -clip, clip)
 
 

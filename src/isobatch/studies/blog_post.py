@@ -3,7 +3,8 @@
 The post trains PPO with 4 environments x 256 steps and with 16 x 64, and looks at single batches. Its six figures are
 made again, and the quantity they are about, Var(G_B), is measured itself: over N x T, over lambda, over training, with
 intervals. A figure is drawn as soon as its numbers are there; what was killed goes on with the piece it was in. What it
-leaves in its directory: two runs, what was measured of them, `claims.json` and the pictures.
+leaves in its directory: two runs, what was measured of them, `claims.json` with the numbers of the page, and the
+pictures.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from isobatch.drawing import save_figure
 from isobatch.files import replace_file
 from isobatch.formatting import Say
 from isobatch.laboratory.diagnosis import Watch
+from isobatch.laboratory.results import to_json
 from isobatch.laboratory.sections.geometries import draw_over_training
 from isobatch.studies import blog_post_figures as figures
-from isobatch.studies.blog_post_claims import Claim, check_claims
 from isobatch.studies.blog_post_measurements import (
     EARLY,
     FIGURE_2_INTERVAL,
@@ -32,6 +33,7 @@ from isobatch.studies.blog_post_measurements import (
     Bench,
     Measurements,
 )
+from isobatch.studies.blog_post_results import PostResults, results_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PostReport:
-    claims: list[Claim]
+    results: PostResults
     pictures: list[Path]
 
 
@@ -60,6 +62,7 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     keep("figure-4.png", figures.figure_4(late))
     keep("figure-5.png", figures.figure_5(late))
 
+    coherence = bench.coherence()
     batches, short_batches = bench.batches(LONG, (LONG, SHORT)), bench.batches(SHORT, (SHORT,))
     keep("figure-3.png", figures.figure_3(batches, short_batches))
     keep("figure-6.png", figures.figure_6(batches))
@@ -77,11 +80,21 @@ def reproduce(out: Path, seed: int = 0, watch: Watch = lambda what, done: None, 
     pictures += last.draw(out)
     staggered = bench.diagnose("staggered", "geometries", (LATE,), 0.05, {"staggered_resets": True})[0]
 
-    claims = check_claims(
+    results = results_of(
         Measurements(
-            early, late, batches, short_batches, over_time, over_training, last, staggered, length, shuffled, scores
+            early,
+            late,
+            coherence,
+            batches,
+            short_batches,
+            over_time,
+            last,
+            staggered,
+            length,
+            shuffled,
+            scores,
         )
     )
-    replace_file(out / "claims.json", json.dumps({"claims": [vars(claim) for claim in claims]}, indent=1) + "\n")
+    replace_file(out / "claims.json", json.dumps(to_json(results), indent=1) + "\n")
     watch("done", 1.0)
-    return PostReport(claims, pictures)
+    return PostReport(results, pictures)

@@ -16,23 +16,23 @@ from typing import TypeVar
 import numpy as np
 
 from isobatch.formatting import Say
-from isobatch.gradients.correlation import cosine_matrix
+from isobatch.gradients.correlation import cosine_matrix, cosine_with_mean
 from isobatch.gradients.layout import Layout
 from isobatch.gradients.subsampling import minibatch_variance, row_variance
 from isobatch.gradients.variance import direct_variance
 from isobatch.laboratory.batches import batch_products, few_batches, mean_over_batches
 from isobatch.laboratory.diagnosis import Diagnosis, Watch, diagnose, subject_of
-from isobatch.laboratory.landscape import at_geometry, measure
+from isobatch.laboratory.landscape import at_geometry, measure, weights_of
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.partial_results import MadePiece, PartialResults, Piece, remove_partial_results
 from isobatch.laboratory.result_key import key_of
 from isobatch.laboratory.results import load, store
-from isobatch.laboratory.sections.cosines import SampleCosines, sample_cosines
+from isobatch.laboratory.sections.cosines import PAIR_BATCHES, SampleCosines, sample_cosines
 from isobatch.laboratory.sections.points import positive_part, ratio_of
 from isobatch.laboratory.subject import Subject
 from isobatch.settings.config import Config
 from isobatch.settings.presets import preset
-from isobatch.statistics.bootstrap import Estimate, estimate, pair_mean, ratio
+from isobatch.statistics.bootstrap import Estimate, estimate, of_resamples, pair_mean, ratio
 from isobatch.statistics.normalization import normalize
 from isobatch.studies.rows import final_return, mean_return
 from isobatch.training.loading import load_run
@@ -46,10 +46,12 @@ LAMBDAS = (0.0, 0.95, 1.0)
 LONG, SHORT = "4x256", "16x64"
 SHAPES = {LONG: (4, 256), SHORT: (16, 64)}
 LENGTHS = (16, 64, 256)  # T whose individual variances are compared, at equal data
+SHORTEST = 1  # T whose bias is compared with that of the longest of them
 HEATMAP_BATCHES = 5  # as in the post
 DIRECT_BATCHES = 64  # to measure the variance directly
 CHAINS = 256
 OVER_TRAINING = (20, 100, 200, 300, LATE)
+CosineKind = Callable[[np.ndarray], np.ndarray]
 R = TypeVar("R")
 
 
@@ -68,10 +70,29 @@ class BatchNumbers:
 
     cosines: tuple[tuple[float, ...], ...]
     variance: Estimate
-    extreme: Estimate  # mean |cosine| between two batches
 
     def drawn(self) -> np.ndarray:
         return np.array(self.cosines)[:HEATMAP_BATCHES, :HEATMAP_BATCHES]
+
+    def mean_of(self, kind: CosineKind) -> Estimate:
+        """Of all pairs of batches."""
+        cosines = kind(np.array(self.cosines))
+        return estimate(lambda w: pair_mean(cosines, w), len(cosines), what="batches")
+
+
+@dataclass(frozen=True)
+class Coherence:
+    """The mean cosine of a sample's gradient with its batch's, batch by batch: the same batches at every lambda."""
+
+    by_lambda: dict[float, tuple[float, ...]]
+
+    def mean(self, lam: float) -> Estimate:
+        return mean_over_batches(self.by_lambda[lam], -1.0, 1.0)
+
+    def fall(self, first: float, second: float) -> Estimate:
+        """At one lambda minus at another."""
+        low, high = (np.array(self.by_lambda[lam]) for lam in (first, second))
+        return mean_over_batches(low - high, -2.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -82,6 +103,7 @@ class OverLength:
     individual_ratio: Estimate  # of the longest T to the shortest
     lambda_effect: dict[str, Estimate]  # by N x T: the variance at lambda 1 over that at lambda 0
     effect_ratio: Estimate  # of the long setting to the short one
+    bias_excess: Estimate  # squared bias at the shortest T minus that at the longest
 
 
 @dataclass(frozen=True)
@@ -108,10 +130,10 @@ class Measurements:
 
     early: SampleCosines
     late: dict[float, SampleCosines]  # by lambda
+    coherence: Coherence
     batches: dict[str, BatchNumbers]  # "N x T, lambda" of the long setting's policy
     own_batches: dict[str, BatchNumbers]  # the same of the short setting's own policy
     over_time: list[Diagnosis]  # lags at many checkpoints
-    over_training: list[Diagnosis]  # geometries at some
     last: Diagnosis  # everything at the last one
     staggered: Diagnosis  # its geometries if environments were not reset together
     over_length: OverLength
@@ -180,6 +202,9 @@ class Bench:
                 numbers[name] = self.piece(policy, LATE, f"batches {name}", BatchNumbers, made, 0.01)
         return numbers
 
+    def coherence(self) -> Coherence:
+        return self.piece(LONG, LATE, "samples with their batch", Coherence, coherence, 0.01)
+
     def over_length(self) -> OverLength:
         return self.piece(LONG, LATE, "variance over T and lambda", OverLength, over_length, 0.04)
 
@@ -220,23 +245,57 @@ def batch_numbers(subject: Subject, num_envs: int, num_steps: int, lam: float, p
     seed = subject.options.measure_seed + 7
     products = batch_products(config, subject.policy, subject.source, num_envs, num_steps, count, seed, parts)
     cosines = cosine_matrix(products, Layout.of(np.arange(count)))
-    extreme = estimate(lambda w: pair_mean(np.abs(cosines), w), count, what="batches")
-    return BatchNumbers(tuple(map(tuple, cosines.tolist())), direct_variance(products), extreme)
+    return BatchNumbers(tuple(map(tuple, cosines.tolist())), direct_variance(products))
+
+
+def opposed(cosines: np.ndarray) -> np.ndarray:
+    """How far two gradients point away from each other: 0 where they do not."""
+    return np.maximum(-cosines, 0.0)
+
+
+def paired_change(before: BatchNumbers, after: BatchNumbers, kind: CosineKind) -> Estimate:
+    """Of the mean over pairs, from one lambda to another on the same batches."""
+    change = kind(np.array(after.cosines)) - kind(np.array(before.cosines))
+    return estimate(lambda w: pair_mean(change, w), len(change), what="batches")
+
+
+def difference_of_sets(first: BatchNumbers, second: BatchNumbers, kind: CosineKind) -> Estimate:
+    """First minus second, of batches that have nothing in common: each set is resampled by itself."""
+    means = [
+        pair_mean(kind(np.array(each.cosines)), weights_of(len(each.cosines), seed))
+        for seed, each in enumerate((first, second))
+    ]
+    return of_resamples(means[0] - means[1])
+
+
+def coherence(subject: Subject, parts: PartialResults) -> Coherence:
+    count = min(PAIR_BATCHES, subject.options.batches)
+
+    def means(lam: float) -> tuple[float, ...]:
+        def make(first: int, last: MadePiece | None) -> Iterator[Piece]:
+            for gram, layout in subject.sample_products(count, lam, first, parts):
+                yield {"mean": np.nanmean(cosine_with_mean(gram, layout))}
+
+        return tuple(float(made["mean"]) for made in parts.pieces(f"lambda-{lam:g}", make))
+
+    return Coherence({lam: means(lam) for lam in LAMBDAS})
 
 
 def over_length(subject: Subject, parts: PartialResults) -> OverLength:
     budget = subject.config.geometry.iteration_batch
-    shapes = ",".join(f"{budget // steps}x{steps}" for steps in LENGTHS)
+    shapes = ",".join(f"{budget // steps}x{steps}" for steps in (SHORTEST, *LENGTHS))
     options = dataclasses.replace(subject.options, budget=budget, geometries=shapes)
     subject = dataclasses.replace(subject, options=options)
     gae_lambda = subject.config.hypers.gae_lambda
     ends = (LAMBDAS[0], LAMBDAS[-1])
-    variants = [(t, gae_lambda) for t in LENGTHS] + [(t, lam) for _, t in SHAPES.values() for lam in ends]
+    variants = [(t, gae_lambda) for t in (SHORTEST, *LENGTHS)]
+    variants += [(t, lam) for _, t in SHAPES.values() for lam in ends]
     products, _ = measure(subject.config, subject.policy, subject.chains, variants, parts=parts)
     points = {
         (t, lam): at_geometry(products[t, lam], budget // t, (t, lam), False, subject.weights) for t, lam in variants
     }
     alone = {t: points[t, gae_lambda].individual for t in LENGTHS}
+    bias = {t: points[t, gae_lambda].squared_bias for t in (SHORTEST, LENGTHS[-1])}
     effects = {
         name: ratio(points[t, ends[1]].variance, points[t, ends[0]].variance, otherwise=np.nan)
         for name, (_, t) in SHAPES.items()
@@ -246,6 +305,7 @@ def over_length(subject: Subject, parts: PartialResults) -> OverLength:
         ratio_of(alone[LENGTHS[-1]], alone[LENGTHS[0]]),
         {name: positive_part(values) for name, values in effects.items()},
         ratio_of(effects[LONG], effects[SHORT]),
+        of_resamples(bias[SHORTEST] - bias[LENGTHS[-1]]),
     )
 
 

@@ -63,23 +63,25 @@ class Lags:
     num_steps: int
     correlation: tuple[LagCorrelation, ...]
     across: Estimate  # the same for two trajectories at equal times since their reset
+    excess: tuple[LagCorrelation, ...]  # within minus across, from the same chains
     shares: tuple[VarianceShare, ...]
 
     @classmethod
     def measure(cls, subject: Subject, parts: PartialResults, watch: Watch) -> Self:
         lam, length = subject.config.hypers.gae_lambda, subject.chains.length
         sums = lag_sums(subject.config, subject.policy, subject.chains, lam, watch, parts)
-        correlations = sums.correlation(subject.weights)
+        correlations, across = sums.correlation(subject.weights), sums.across(subject.weights)
         lags = [lag for lag in LAGS if lag < length and np.isfinite(correlations[0, lag])]
         edges = [2**k for k in range((length - 1).bit_length())] + [length]
         shares = sums.shares(edges, subject.weights)
-        parts = ["single samples", *(_span(a, b) for a, b in itertools.pairwise(edges)), "other trajectories"]
+        named = ["single samples", *(_span(a, b) for a, b in itertools.pairwise(edges)), "other trajectories"]
         return cls(
             lam,
             length,
             tuple(LagCorrelation(lag, of_resamples(correlations[:, lag])) for lag in lags),
-            of_resamples(sums.across(subject.weights)),
-            tuple(VarianceShare(part, of_resamples(shares[:, i])) for i, part in enumerate(parts)),
+            of_resamples(across),
+            tuple(LagCorrelation(lag, of_resamples(correlations[:, lag] - across)) for lag in lags),
+            tuple(VarianceShare(part, of_resamples(shares[:, i])) for i, part in enumerate(named)),
         )
 
     def interpret(self) -> Iterator[str]:
@@ -108,10 +110,13 @@ class Lags:
         title = f"Where the variance of a rollout of {self.num_steps} steps comes from, lambda {self.gae_lambda:g}"
         tables = [TextTable(title, ["pairs of samples", "share"], shares)]
         if self.correlation:
-            rows = [[str(row.lag), cell(row.estimate, digits=3)] for row in self.correlation]
-            rows.append(["two trajectories, equal times", cell(self.across, digits=3)])
+            rows = [
+                [str(row.lag), cell(row.estimate, digits=3), cell(more.estimate, digits=3)]
+                for row, more in zip(self.correlation, self.excess, strict=True)
+            ]
+            rows.append(["two trajectories, equal times", cell(self.across, digits=3), "-"])
             title = "Correlation of gradients within a trajectory, and of two"
-            tables.insert(0, TextTable(title, ["lag", COVARIANCE], rows))
+            tables.insert(0, TextTable(title, ["lag", COVARIANCE, "minus two trajectories"], rows))
         return tables
 
     def draw(self, path: Path, title: str) -> None:
