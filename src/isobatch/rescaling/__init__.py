@@ -264,8 +264,9 @@ def _changes(
         "phase_batch": (old.phase_batch, new.phase_batch, "iteration batch x policy_iterations_per_phase"),
     }
     if after.complete_episodes and time_limit is not None:
-        used = [surely_used(config, time_limit) for config in (before, after)]
-        derived[SAMPLES_USED] = (*used, "num_envs x (num_steps - time limit + 1): whole episodes, however long")
+        was_used, is_used = surely_used(before, time_limit), surely_used(after, time_limit)
+        why = "num_envs x (num_steps - time limit + 1): whole episodes, however long"
+        derived[SAMPLES_USED] = (was_used, is_used, why)
     was, now = before.to_dict(), after.to_dict()
     follows = old.iteration_batch == new.iteration_batch and reason != ASKED_BOTH
     reasons = {"num_envs": reason, "num_steps": "so that num_envs x num_steps stays" if follows else reason}
