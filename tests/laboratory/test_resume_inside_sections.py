@@ -128,7 +128,9 @@ def test_environments_that_cannot_be_brought_back_begin_anew(tmp_path: Path, kil
 
 
 @pytest.mark.usefixtures("no_clock")
-def test_other_settings_find_no_parts(runs: dict[str, Path], tmp_path: Path, kill_after: Callable[[int], None]) -> None:
+def test_other_settings_find_no_parts(
+    subjects: dict[str, Subject], tmp_path: Path, kill_after: Callable[[int], None]
+) -> None:
     """Neither another seed of the measurement nor another policy goes on with them."""
     subject, other = subjects["inside"], made(tmp_path / "run", SEEDS[1])
     for number, (which, seed) in enumerate([(subject, 1), (other, 0)]):
