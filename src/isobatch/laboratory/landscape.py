@@ -104,8 +104,8 @@ def window_products(
     """Mean over windows of G_uw . G_vw, mean gradient of each chain, and |G_uw|^2. `parts` keeps the sums so far."""
     windows = len(obs) // steps
     if isinstance(policy, ExternalPolicy):
-        samples = tuple(np.asarray(leaf)[: windows * steps] for leaf in (obs, action, advantage))
-        make: Make = partial(policy.window_sums, samples, steps)
+        played, acted, advantages = (np.asarray(leaf)[: windows * steps] for leaf in (obs, action, advantage))
+        make: Make = partial(policy.window_sums, (played, acted, advantages), steps)
     else:
         make = partial(_window_sums, policy, (obs, action, advantage), steps)
     (sums,) = deque(parts.pieces(name, make, only_last=True), maxlen=1)

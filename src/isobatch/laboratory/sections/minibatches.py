@@ -61,7 +61,7 @@ class Minibatches:
         for made in parts.pieces("batches", make):
             batches.append(made)
             watch(len(batches) / count)
-        squared = mean_over_batches([each["squared"] for each in batches], least=0.0)
+        squared = mean_over_batches([float(each["squared"]) for each in batches], least=0.0)
         added = np.stack([each["added"] for each in batches], axis=1)
         by_rows = np.stack([each["by_rows"] for each in batches], axis=1)
         whole = {size: mean_over_batches(values, least=0.0) for size, values in zip(whole_rows, by_rows, strict=True)}
