@@ -75,6 +75,10 @@ ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
     ("reinforce", "CartPole-v1"): dict(total_timesteps=1_000_000, num_envs=2, num_steps=2000, learning_rate=5e-3),
     # The same rows; a smaller rate often does not leave random actions before it has reached the goal once.
     ("reinforce", "Acrobot-v1"): dict(num_envs=2, num_steps=2000, learning_rate=1e-2),
+    # Slow learners (Pendulum comes to about -1,000); on Breakout nothing was learned in 600,000 steps.
+    ("reinforce", "Pendulum-v1"): dict(num_envs=4, num_steps=800, learning_rate=5e-3),
+    ("reinforce", "MountainCarContinuous-v0"): dict(num_envs=4, num_steps=3996, learning_rate=5e-3),
+    ("reinforce", "Breakout-MinAtar"): dict(num_envs=4, num_steps=4000),
 }
 
 
