@@ -42,6 +42,10 @@ PAIR_LAGS = (1, 10, 40)
 SHORTEST_SHAPE = "1024x1"
 SHOWN_SHAPES = (SHORTEST_SHAPE, "64x16", LONG)
 KINDS = (("mean", "direction", "mean cosine"), ("absolute", "line", "mean absolute cosine"))  # in `CosineMeans`
+BETWEEN: tuple[tuple[str, str, CosineKind, str], ...] = (
+    ("aligned", "more strongly aligned or opposed", np.abs, "mean absolute cosine"),
+    ("opposed", "more severely opposed", opposed, "mean negative part of the cosine"),
+)  # what is claimed of the gradients of batches
 ALIKE = {"direction": "in direction", "line": "up to sign"}
 
 
@@ -60,10 +64,7 @@ def check_claims(measured: Measurements) -> list[Claim]:
         like_two_trajectories(measured.last.get(Lags)),
         *(
             between_batches(f"{name}-{policies}", how, kind, quantity, whose, long, short)
-            for name, how, kind, quantity in (
-                ("aligned", "more strongly aligned or opposed", np.abs, "mean absolute cosine"),
-                ("opposed", "more severely opposed", opposed, "mean negative part of the cosine"),
-            )
+            for name, how, kind, quantity in BETWEEN
             for policies, whose, short in (
                 ("own", "each setting's own policy", own[f"{SHORT}, 0.95"]),
                 ("one", "one policy", one_policy[f"{SHORT}, 0.95"]),
