@@ -12,6 +12,7 @@ from typing import Any
 
 from isobatch.settings.config import Config
 from isobatch.settings.presets import ALGORITHM_ON_ENVIRONMENT, ALGORITHMS, ENVIRONMENTS, preset
+from isobatch.settings.searched_presets import SEARCHED
 
 CHOICES = (
     "objective",
@@ -35,9 +36,14 @@ def choices() -> str:
 
 
 def differences(algo: str) -> str:
-    """One line per setting: its default, the algorithm's, and where an environment's preset differs from that."""
+    """One line per setting: its default, the algorithm's, and where an environment's preset differs from that.
+
+    Those that were searched have a page of their own.
+    """
     default, general = Config().to_dict(), usual(algo).to_dict()
-    envs = sorted({*ENVIRONMENTS, *(env for name, env in ALGORITHM_ON_ENVIRONMENT if name == algo)})
+    envs = sorted(
+        {*(ENVIRONMENTS.keys() - SEARCHED.keys()), *(env for name, env in ALGORITHM_ON_ENVIRONMENT if name == algo)}
+    )
     special = {env: preset(algo, env).to_dict() for env in envs}
     lines = []
     for name in default:

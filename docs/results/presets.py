@@ -3,7 +3,7 @@
     python docs/results/presets.py [--only ENV] [--out runs/presets]
     python docs/results/presets.py --page       search nothing: write the page of what was found
 
-What a search found is copied into `ENVIRONMENTS` of src/isobatch/settings/presets.py where it has learned. Searches
+What a search found is copied into src/isobatch/settings/searched_presets.py where it has learned. Searches
 that are finished are kept; one that was interrupted goes on.
 """
 
@@ -22,7 +22,8 @@ import isobatch as ib
 from isobatch.envs.registry import make_env
 from isobatch.formatting import by_magnitude
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import ENVIRONMENTS, without_environment
+from isobatch.settings.presets import without_environment
+from isobatch.settings.searched_presets import LONG_IMAGES, SCALED, SMALL
 
 HERE = Path(__file__).parent
 PAGE, FOUND = HERE / "presets.md", HERE / "presets.json"
@@ -30,12 +31,6 @@ BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
 SEARCHED = ("learning_rate", "ent_coef=1e-4:0.1", "gae_lambda", "gamma")
 NAMES = tuple(each.partition("=")[0] for each in SEARCHED)
 EPISODES = 1024
-
-SMALL: SettingsByName = dict(
-    num_envs=16, num_steps=128, num_minibatches=8, update_epochs=4, lr_schedule="linear", total_timesteps=491_520
-)
-ROBOT: SettingsByName = SMALL | dict(normalize_observations=True, normalize_rewards=True)
-IMAGES: SettingsByName = ENVIRONMENTS["Breakout-MinAtar"] | dict(total_timesteps=999_424)
 
 
 class Effort(NamedTuple):
@@ -57,7 +52,7 @@ class Task(NamedTuple):
 
 
 TASKS = {
-    "MountainCar-v0": Task(ROBOT, USUAL, "about -100"),
+    "MountainCar-v0": Task(SCALED, USUAL, "about -100"),
     "Catch-bsuite": Task(SMALL, USUAL, "1"),
     "DeepSea-bsuite": Task(SMALL, USUAL, "0.99"),
     "UmbrellaChain-bsuite": Task(SMALL, USUAL, "1 on average"),
@@ -65,13 +60,13 @@ TASKS = {
     "SimpleBandit-bsuite": Task(SMALL, USUAL, "1"),
     "FourRooms-misc": Task(SMALL, USUAL, "1"),
     "FrozenLake-misc": Task(SMALL, USUAL, "1"),
-    "Reacher-misc": Task(ROBOT, USUAL, "below 100"),
-    "Swimmer-misc": Task(ROBOT, USUAL, "below 500"),
-    "Asterix-MinAtar": Task(IMAGES, LARGE, "unknown"),
-    "Freeway-MinAtar": Task(IMAGES, LARGE, "unknown"),
-    "SpaceInvaders-MinAtar": Task(IMAGES, LARGE, "unknown"),
-    "Seaquest-MinAtar": Task(IMAGES, LARGE, "unknown"),
-    "Pong-misc": Task(IMAGES | dict(encoder="mlp"), LARGE, "1,000"),
+    "Reacher-misc": Task(SCALED, USUAL, "below 100"),
+    "Swimmer-misc": Task(SCALED, USUAL, "below 500"),
+    "Asterix-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
+    "Freeway-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
+    "SpaceInvaders-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
+    "Seaquest-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
+    "Pong-misc": Task(LONG_IMAGES | dict(encoder="mlp"), LARGE, "1,000"),
 }
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from isobatch.errors import UsageError, unknown_name
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName, parse_value
+from isobatch.settings.searched_presets import IMAGES, SEARCHED
 
 PPG: SettingsByName = dict(
     objective="kl", kl_coef=1.0, update_epochs=1, num_minibatches=8, policy_iterations_per_phase=8, aux_epochs=6
@@ -55,11 +56,8 @@ ENVIRONMENTS: dict[str, SettingsByName] = {
         lr_schedule="linear", gamma=0.999, ent_coef=0.0, normalize_observations=True, normalize_rewards=True,
     ),
     # A policy that is sure too early plays a safe loop for ever: hence the entropy.
-    "Breakout-MinAtar": dict(
-        total_timesteps=600_000, num_envs=64, num_steps=64, num_minibatches=8, update_epochs=3, learning_rate=1e-3,
-        lr_schedule="linear", ent_coef=0.05, arrangement="shared", activation="relu", hidden_sizes=(64,),
-        channels=(16,),
-    ),
+    "Breakout-MinAtar": IMAGES | dict(total_timesteps=600_000, learning_rate=1e-3, ent_coef=0.05),
+    **SEARCHED,
 }  # fmt: skip
 
 ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
