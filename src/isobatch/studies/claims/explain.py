@@ -139,4 +139,4 @@ def returns(rows: list[Row], change: str, column: str, harm: str) -> np.ndarray:
 
 
 CLAIM = "What makes Pendulum fail on stale data, and Breakout at the smallest batch without Adam's rule?"
-STUDY = Study("explain", CLAIM, grid, verdict, pictures="question")
+STUDY = Study("explain", CLAIM, grid, verdict, pictures="question", minutes=24)
