@@ -106,6 +106,19 @@ def test_every_section_of_every_checkpoint(results: list[Diagnosis], run_dir: Pa
 
 
 @one_more_case  # environments outside JAX have it too
+@pytest.mark.usefixtures("results")
+def test_a_section_is_handed_out_before_the_next_one_is_begun(run_dir: Path) -> None:
+    events: list[str] = []
+    diagnose(
+        run_dir, LabOptions(**SMALL, sections="lags,cosines"), "12", watch=lambda what, done: events.append(what),
+        ready=lambda part: events.append(f"ready: {', '.join(part.sections)}"),
+    )  # fmt: skip
+    ready = [place for place, event in enumerate(events) if event.startswith("ready")]
+    assert [events[place] for place in ready] == ["ready: lags", "ready: cosines"]
+    assert "iteration 12: lags" in events[: ready[0]]
+    assert "iteration 12: cosines" not in events[: ready[0]]
+
+
 def test_the_same_seed_gives_the_same_numbers(results: list[Diagnosis], run_dir: Path, tmp_path: Path) -> None:
     again = diagnose(run_dir, LabOptions(**SMALL), "12", out=tmp_path)
     assert without_time(again) == without_time(results[1:])

@@ -15,7 +15,7 @@ from trained import SEEDS, write_run
 
 from isobatch.envs.registry import environment_of
 from isobatch.laboratory import LabOptions, landscape, partial_results
-from isobatch.laboratory.diagnosis import DiagnosisProgress, measure_sections, subject_of
+from isobatch.laboratory.diagnosis import Diagnosis, DiagnosisProgress, measure_sections, subject_of
 from isobatch.laboratory.external_policy import ExternalPolicy
 from isobatch.laboratory.host_source import HostSource
 from isobatch.laboratory.jax_source import JaxSource
@@ -51,7 +51,9 @@ def measured(subject: Subject, section: str, out: Path, **options: Any) -> str:
     """One section, in a process that has just begun, as far as the subject can tell."""
     asked = dataclasses.replace(subject, options=LabOptions(**SMALL, sections=section, **options))
     progress = DiagnosisProgress(lambda what, done: None)
-    return repr(measure_sections(asked, 1, out, progress, lambda sentence: None))
+    empty = Diagnosis(1, 0, "", {})
+    diagnosis = measure_sections(asked, empty, out, progress, lambda sentence: None, lambda part: None)
+    return repr(diagnosis.sections)
 
 
 @pytest.fixture

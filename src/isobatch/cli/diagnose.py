@@ -87,11 +87,12 @@ def run(args: argparse.Namespace) -> int:
 
     out = args.out or run_dir / "diagnosis"
     check_folder(out, f"out={str(out)!r}")
+    pictures: list[Path] = []
     with console.progress_bar(args.quiet) as watch:
         diagnoses = diagnose(
-            run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout, minutes
-        )
-    pictures = [path for diagnosis in diagnoses for path in diagnosis.draw(out)]
+            run_dir, options, args.checkpoint, args.policy_seed, out, changes, watch, console.say, timeout, minutes,
+            ready=lambda part: pictures.extend(part.draw(out)),
+        )  # fmt: skip
     if len(diagnoses) > 1 and "geometries" in diagnoses[0].sections:
         pictures.append(out / "training-time.png")
         draw_over_training(diagnoses, pictures[-1])
@@ -134,9 +135,12 @@ def _run_sb3(args: argparse.Namespace, options: LabOptions) -> int:
     out = args.out or args.sb3.with_name(f"{args.sb3.stem}-diagnosis")
     check_folder(out, f"out={str(out)!r}")
     timeout = getattr(args, "env_timeout", Options.env_timeout)
+    pictures: list[Path] = []
     with console.progress_bar(args.quiet) as watch:
-        diagnosis = diagnose_sb3(args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout)
-    pictures = diagnosis.draw(out)
+        diagnosis = diagnose_sb3(
+            args.sb3, env, options, args.vecnormalize, out, changes, watch, console.say, timeout,
+            ready=lambda part: pictures.extend(part.draw(out)),
+        )  # fmt: skip
     if args.json:
         measured = {"sb3": str(args.sb3), "env": env, "out": str(out), "checkpoints": [diagnosis.to_json()]}
         console.print_json({**measured, "pictures": [str(path) for path in pictures]})

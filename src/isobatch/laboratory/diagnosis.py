@@ -82,6 +82,9 @@ class Diagnosis:
         return {"iteration": self.iteration, "env_steps": self.env_steps, **measured, "sentences": self.sentences()}
 
 
+Ready = Callable[[Diagnosis], None]
+
+
 @check_keywords
 def diagnose(
     run_dir: str | Path,
@@ -94,6 +97,7 @@ def diagnose(
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
     minutes: float | None = None,
+    ready: Ready = lambda diagnosis: None,
 ) -> list[Diagnosis]:
     """Measure how noisy, biased and correlated the policy gradient of a run is: what `isobatch diagnose` does.
 
@@ -114,6 +118,7 @@ def diagnose(
         env_timeout: seconds that a step of an environment outside JAX may take.
         minutes: say first what it will take, and measure less where that is longer than so many minutes, all
             checkpoints together; 0: no limit, None: no estimate either.
+        ready: gets each section as soon as it is measured, as a diagnosis that has this one alone.
 
     Returns:
         One diagnosis for each checkpoint.
@@ -138,10 +143,9 @@ def diagnose(
         if minutes is not None:
             subject = _planned(subject, loaded.iteration, minutes / len(wanted), out, say)
         progress.part = (i / len(wanted), 1 / len(wanted))
-        sections = measure_sections(subject, loaded.iteration, out, progress, say)
         env_steps = loaded.iteration * loaded.config.geometry.iteration_batch
-        title = f"{loaded.config.algo} on {loaded.config.env}"
-        diagnoses.append(Diagnosis(loaded.iteration, env_steps, title, sections))
+        empty = Diagnosis(loaded.iteration, env_steps, f"{loaded.config.algo} on {loaded.config.env}", {})
+        diagnoses.append(measure_sections(subject, empty, out, progress, say, ready))
     watch("done", 1.0)
     return diagnoses
 
@@ -164,10 +168,10 @@ class DiagnosisProgress:
 
 
 def measure_sections(
-    subject: Subject, iteration: int, out: Path, progress: DiagnosisProgress, say: Say
-) -> dict[str, Section]:
-    """The sections that were asked for, measured or read from `out`; without those that this policy cannot have."""
-    options, sections = subject.options, dict[str, Section]()
+    subject: Subject, empty: Diagnosis, out: Path, progress: DiagnosisProgress, say: Say, ready: Ready
+) -> Diagnosis:
+    """With the sections that were asked for, measured or read from `out`; without those that it cannot have."""
+    options, iteration, sections = subject.options, empty.iteration, dict[str, Section]()
     chains = out / f"{iteration:09d}-chains.json"
     subject = dataclasses.replace(subject, collected=PartialResults(chains, key_of(subject, iteration, "chains")))
     for place, section in enumerate(options.chosen):
@@ -190,8 +194,9 @@ def measure_sections(
             result = store(path, key, measured)
         remove_partial_results(path)
         sections[section] = result
+        ready(dataclasses.replace(empty, sections={section: result}))
     remove_partial_results(chains)
-    return sections
+    return dataclasses.replace(empty, sections=sections)
 
 
 def _planned(subject: Subject, iteration: int, minutes: float, out: Path, say: Say) -> Subject:

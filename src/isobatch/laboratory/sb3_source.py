@@ -25,7 +25,7 @@ from isobatch.envs.host_interface import HostEnvironment
 from isobatch.envs.registry import environment_of
 from isobatch.errors import UsageError, first_line
 from isobatch.formatting import Say
-from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, DiagnosisProgress, Watch, measure_sections
+from isobatch.laboratory.diagnosis import STANDARD_OPTIONS, Diagnosis, DiagnosisProgress, Ready, Watch, measure_sections
 from isobatch.laboratory.host_source import OutsideSource
 from isobatch.laboratory.options import LabOptions
 from isobatch.laboratory.sb3_policy import TorchPolicy, load_model
@@ -165,6 +165,7 @@ def diagnose_sb3(
     watch: Watch = lambda what, done: None,
     say: Say = lambda sentence: None,
     env_timeout: float = Options.env_timeout,
+    ready: Ready = lambda diagnosis: None,
 ) -> Diagnosis:
     """What `isobatch diagnose --sb3 model.zip --env ID` does: as `diagnose`, for a model of Stable-Baselines3.
 
@@ -178,7 +179,7 @@ def diagnose_sb3(
         vecnormalize: what `VecNormalize.save` wrote, where the model was trained with one.
         out: where results are kept, by default a folder beside the model.
         changes: settings of the model that are other while it is measured.
-        watch, say, env_timeout: as in `diagnose`.
+        watch, say, env_timeout, ready: as in `diagnose`.
 
     Returns:
         The diagnosis.
@@ -196,10 +197,11 @@ def diagnose_sb3(
     source = Sb3Source(config, made, model, env_timeout, progress.tell)
     subject = Subject(config, source, TorchPolicy(model.model), options)
     steps = model.model.num_timesteps
-    sections = measure_sections(subject, steps // config.geometry.iteration_batch, out, progress, say)
-    watch("done", 1.0)
     title = f"{config.algo} of Stable-Baselines3 on {env}"
-    return Diagnosis(steps // config.geometry.iteration_batch, steps, title, sections)
+    empty = Diagnosis(steps // config.geometry.iteration_batch, steps, title, {})
+    diagnosis = measure_sections(subject, empty, out, progress, say, ready)
+    watch("done", 1.0)
+    return diagnosis
 
 
 def load_normalizer(path: Path) -> VecNormalize:
