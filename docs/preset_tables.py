@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isobatch.settings.config import Config
-from isobatch.settings.presets import ALGORITHM_ON_ENVIRONMENT, ALGORITHMS, ENVIRONMENTS, preset
-from isobatch.settings.searched_presets import SEARCHED
+from isobatch.settings.presets import ALGORITHMS, BY_HAND, preset
 
 CHOICES = (
     "objective",
@@ -38,12 +37,10 @@ def choices() -> str:
 def differences(algo: str) -> str:
     """One line per setting: its default, the algorithm's, and where an environment's preset differs from that.
 
-    Those that were searched have a page of their own.
+    Those that were searched or published elsewhere have pages of their own.
     """
     default, general = Config().to_dict(), usual(algo).to_dict()
-    envs = sorted(
-        {*(ENVIRONMENTS.keys() - SEARCHED.keys()), *(env for name, env in ALGORITHM_ON_ENVIRONMENT if name == algo)}
-    )
+    envs = sorted(BY_HAND)
     special = {env: preset(algo, env).to_dict() for env in envs}
     lines = []
     for name in default:

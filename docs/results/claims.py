@@ -174,7 +174,7 @@ def on_gradients(name: str) -> Outcome | None:
     return Outcome(claims[name].verdict, claims[name].measured) if claims else None
 
 
-MANY, LONG = ({"shape": shape, "searched": "of their own"} for shape in ("128 x 8", "2 x 512"))
+MANY, LONG = ({"shape": shape, "settings": "searched at its shape"} for shape in ("128 x 8", "2 x 512"))
 PAPER = [
     Entry(
         "figure 1a", "Treating stale data as recent makes training unstable", "staleness",

@@ -11,6 +11,7 @@ from typing import Any
 from isobatch.formatting import TO, with_interval
 from isobatch.laboratory.results import from_json
 from isobatch.statistics.bootstrap import Estimate
+from isobatch.studies.blog_post_claims import FARTHER, PAIR_LAGS
 from isobatch.studies.blog_post_results import PostResults
 
 HERE = Path(__file__).parent
@@ -90,18 +91,19 @@ def post_lines(numbers: dict[str, Any]) -> Iterator[str]:
 def on_correlation(post: PostResults) -> Iterator[str]:
     """Likeness in direction, up to sign and in covariance form."""
     yield "are gradients of one trajectory more alike than those of two?"
-    words = {"holds": "they are", "does not hold": "they are not", "undecided": "it cannot be told"}
+    words = {"holds": "are", "does not hold": "are not", "undecided": "cannot be told to be"}
     for how, name, kind, cosine in (
         ("In direction", "direction", "mean", "mean cosine"),
         ("Up to sign", "line", "absolute", "mean absolute cosine"),
     ):
         parts = []
         for when, numbers in zip(("early", "late"), post.cosines, strict=True):
-            lags = sorted(numbers.within)
             values = " and ".join(
-                f"{signed(getattr(numbers.within[lag], kind))} at lag {lag}" for lag in (lags[0], lags[-1])
+                f"{signed(getattr(numbers.within[lag], kind))} at lag {lag}" for lag in (PAIR_LAGS[0], PAIR_LAGS[-1])
             )
-            verdict = words[post.claim(f"{name}-{when}").verdict]
+            near, far = (words[post.claim(f"{name}-{when}{ending}").verdict] for ending in ("", FARTHER))
+            apart = f"{' and '.join(map(str, PAIR_LAGS[1:]))} steps"
+            verdict = f"they {near}" if near == far else f"neighbors {near}, those {apart} apart {far}"
             across = signed(getattr(numbers.across, kind))
             parts.append(f"at step {numbers.env_steps:,} {verdict} ({cosine} {values}, {across} across trajectories)")
         yield f"{how}: {'; '.join(parts)}."

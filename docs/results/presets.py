@@ -23,7 +23,7 @@ from isobatch.envs.registry import make_env
 from isobatch.formatting import by_magnitude
 from isobatch.settings.parsing import SettingsByName
 from isobatch.settings.presets import without_environment
-from isobatch.settings.searched_presets import LONG_IMAGES, SCALED, SMALL
+from isobatch.settings.searched_presets import SCALED, SMALL
 
 HERE = Path(__file__).parent
 PAGE, FOUND = HERE / "presets.md", HERE / "presets.json"
@@ -33,40 +33,25 @@ NAMES = tuple(each.partition("=")[0] for each in SEARCHED)
 EPISODES = 1024
 
 
-class Effort(NamedTuple):
-    """What is spent on a search."""
-
-    runs: int  # that the budget would pay in full length
-    group: int
-    num_seeds: int
-    confirm_seeds: int
-
-
-USUAL, LARGE = Effort(80, 24, 3, 8), Effort(30, 9, 2, 6)
+RUNS, GROUP, NUM_SEEDS, CONFIRM_SEEDS = 80, 24, 3, 8  # a search: its budget in whole runs, trials of a group, seeds
 
 
 class Task(NamedTuple):
     begin: SettingsByName
-    effort: Effort
     best: str  # what an episode can return at most, or what is known of it
 
 
 TASKS = {
-    "MountainCar-v0": Task(SCALED, USUAL, "about -100"),
-    "Catch-bsuite": Task(SMALL, USUAL, "1"),
-    "DeepSea-bsuite": Task(SMALL, USUAL, "0.99"),
-    "UmbrellaChain-bsuite": Task(SMALL, USUAL, "1 on average"),
-    "DiscountingChain-bsuite": Task(SMALL, USUAL, "1.1"),
-    "SimpleBandit-bsuite": Task(SMALL, USUAL, "1"),
-    "FourRooms-misc": Task(SMALL, USUAL, "1"),
-    "FrozenLake-misc": Task(SMALL, USUAL, "1"),
-    "Reacher-misc": Task(SCALED, USUAL, "below 100"),
-    "Swimmer-misc": Task(SCALED, USUAL, "below 500"),
-    "Asterix-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
-    "Freeway-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
-    "SpaceInvaders-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
-    "Seaquest-MinAtar": Task(LONG_IMAGES, LARGE, "unknown"),
-    "Pong-misc": Task(LONG_IMAGES | dict(encoder="mlp"), LARGE, "1,000"),
+    "MountainCar-v0": Task(SCALED, "about -100"),
+    "Catch-bsuite": Task(SMALL, "1"),
+    "DeepSea-bsuite": Task(SMALL, "0.99"),
+    "UmbrellaChain-bsuite": Task(SMALL, "1 on average"),
+    "DiscountingChain-bsuite": Task(SMALL, "1.1"),
+    "SimpleBandit-bsuite": Task(SMALL, "1"),
+    "FourRooms-misc": Task(SMALL, "1"),
+    "FrozenLake-misc": Task(SMALL, "1"),
+    "Reacher-misc": Task(SCALED, "below 100"),
+    "Swimmer-misc": Task(SCALED, "below 500"),
 }
 
 
@@ -77,13 +62,13 @@ def start_of(env: str) -> ib.Config:
 
 def search(env: str, out: Path) -> None:
     """Unless it is done."""
-    folder, effort = out / env, TASKS[env].effort
+    folder = out / env
     if (folder / "result.json").exists():
         return
     start = start_of(env)
     tuned = ib.tune(
-        start, out=folder, budget=effort.runs * start.env_steps, search=SEARCHED, group=effort.group,
-        num_seeds=effort.num_seeds, lanes=effort.group, confirm_seeds=effort.confirm_seeds,
+        start, out=folder, budget=RUNS * start.env_steps, search=SEARCHED, group=GROUP, num_seeds=NUM_SEEDS,
+        lanes=GROUP, confirm_seeds=CONFIRM_SEEDS,
     )  # fmt: skip
     print(env, *tuned.sentences(), sep="\n  ", flush=True)
     (folder / "result.json").write_text(json.dumps(tuned.to_json()) + "\n")

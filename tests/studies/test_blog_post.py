@@ -118,9 +118,10 @@ def test_verdicts_follow_from_intervals() -> None:
 def test_likeness_is_judged_against_two_trajectories_signed_and_absolute_and_as_a_covariance() -> None:
     for within, across, verdict in ((0.3, 0.2, 0), (0.3, 0.3, 1), (0.2, 0.3, 2)):
         for name, kind in (("direction", "mean"), ("line", "absolute")):
-            claim = alike_pairs(name, kind, "cosine", "early", 390, sample_cosines(within, across))
-            assert claim.verdict == VERDICTS[verdict]
-            assert f"across {across + 0.3 * (kind == 'absolute'):+.3f}" in claim.measured
+            claims = list(alike_pairs(name, kind, "cosine", "early", 390, sample_cosines(within, across)))
+            assert [claim.verdict for claim in claims] == [VERDICTS[verdict]] * 2
+            assert [len(claim.effects) for claim in claims] == [1, 2]  # neighbors, and farther ones
+            assert all(f"across {across + 0.3 * (kind == 'absolute'):+.3f}" in claim.measured for claim in claims)
     for within, across, zero, baseline in ((0.0, 0.0, 0, 0), (0.3, 0.3, 2, 0), (0.3, 0.0, 2, 2), (0.045, 0.0, 2, 2)):
         section = lags_section(within, across)
         assert small_covariance(section, measurements().over_time).verdict == VERDICTS[zero]
@@ -205,15 +206,15 @@ def test_pieces_of_a_small_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write_run(tmp_path / "run", tiny(env="Pendulum-v1", num_envs=4, num_steps=256, total_timesteps=2048))
     options = LabOptions(chains=8, batches=4, geometries=LONG, budget=1024)
     subject = subject_of(load_run(tmp_path / "run", "newest"), options)
-    both = measuring.coherence(subject)
+    both = measuring.coherence(subject, NOTHING_KEPT)
     for lam in (0.0, 1.0):
         alone = cosines_of(subject, lam).with_mean.means.mean
         assert both.mean(lam).value == pytest.approx(alone.value, rel=1e-5)
-    lengths = measuring.over_length(subject)
+    lengths = measuring.over_length(subject, NOTHING_KEPT)
     assert lengths.bias_excess.low <= lengths.bias_excess.value <= lengths.bias_excess.high
-    batches = measuring.batch_numbers(subject, 16, 64, 0.0)
+    batches = measuring.batch_numbers(subject, 16, 64, 0.0, NOTHING_KEPT)
     assert 0 <= batches.mean_of(opposed).value <= batches.mean_of(np.abs).value <= 1
-    lags = Lags.measure(subject, lambda done: None)
+    lags = Lags.measure(subject, NOTHING_KEPT, lambda done: None)
     excess = [more.estimate.value for more in lags.excess]
     assert excess == pytest.approx([row.estimate.value - lags.across.value for row in lags.correlation])
 

@@ -121,7 +121,7 @@ def test_words_follow_the_verdicts(page: ModuleType) -> None:
 
     alike = words(post())
     assert "In direction: at step 399,360 they are (mean cosine +.30 at lag 1 and +.30 at lag 40, +.20 across" in alike
-    assert "at step 450,560 it cannot be told (mean cosine +.05" in alike
+    assert "at step 450,560 they cannot be told to be (mean cosine +.05" in alike
     assert "the correlation of neighbors is close to zero and, with the lag, comes close to that of two" in alike
     apart = words(post(within=0.2, across=0.3, correlation=0.3))
     assert "In direction: at step 399,360 they are not (mean cosine +.20" in apart

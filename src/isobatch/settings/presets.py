@@ -39,7 +39,14 @@ ALGORITHMS: dict[str, SettingsByName] = {
     ),
 }  # fmt: skip
 
-ENVIRONMENTS: dict[str, SettingsByName] = {
+# PureJaxRL, examples/brax_minatar.ipynb, "briefly tuned" there for gymnax's MinAtar; a script of CleanRL's kind.
+MINATAR: SettingsByName = dict(
+    num_envs=64, num_steps=128, num_minibatches=8, update_epochs=4, total_timesteps=10_000_000, learning_rate=5e-3,
+    lr_schedule="linear", optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.2, clip_value_loss=True,
+    value_clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, max_grad_norm=0.5, advantage_norm="minibatch",
+    arrangement="dual", encoder="mlp", hidden_sizes=(64, 64), activation="relu",
+)  # fmt: skip
+BY_HAND: dict[str, SettingsByName] = {
     "CartPole-v1": dict(total_timesteps=500_000, learning_rate=2.5e-3, lr_schedule="linear"),
     "Acrobot-v1": dict(
         total_timesteps=1_000_000, num_envs=16, num_steps=256, num_minibatches=16, learning_rate=1e-3,
@@ -57,8 +64,25 @@ ENVIRONMENTS: dict[str, SettingsByName] = {
     ),
     # A policy that is sure too early plays a safe loop for ever: hence the entropy.
     "Breakout-MinAtar": IMAGES | dict(total_timesteps=600_000, learning_rate=1e-3, ent_coef=0.05),
-    **SEARCHED,
 }  # fmt: skip
+ENVIRONMENTS: dict[str, SettingsByName] = {
+    **BY_HAND,
+    **SEARCHED,
+    **{f"{game}-MinAtar": MINATAR for game in ("Asterix", "Freeway", "SpaceInvaders")},
+}
+TIME_LIMITS = {  # of environments whose presets know nothing of whole episodes
+    "MountainCar-v0": 200, "Catch-bsuite": 1000, "DeepSea-bsuite": 8, "UmbrellaChain-bsuite": 100,
+    "DiscountingChain-bsuite": 100, "SimpleBandit-bsuite": 100, "FourRooms-misc": 500, "FrozenLake-misc": 100,
+    "Reacher-misc": 100, "Swimmer-misc": 500, "Asterix-MinAtar": 1000, "Freeway-MinAtar": 2500,
+    "SpaceInvaders-MinAtar": 1000,
+}  # fmt: skip
+
+
+def rows_of_episodes(time_limit: int) -> SettingsByName:
+    """Rows of four time limits, three quarters of which are surely used, and some 2,000 steps at least."""
+    steps = 4 * time_limit
+    return dict(num_envs=max(2, 2048 // steps), num_steps=steps)
+
 
 ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
     # As in rl-zoo3: shorter horizons keep a solved CartPole solved.
@@ -77,6 +101,7 @@ ALGORITHM_ON_ENVIRONMENT: dict[tuple[str, str], SettingsByName] = {
     ("reinforce", "Pendulum-v1"): dict(num_envs=4, num_steps=800, learning_rate=5e-3),
     ("reinforce", "MountainCarContinuous-v0"): dict(num_envs=4, num_steps=3996, learning_rate=5e-3),
     ("reinforce", "Breakout-MinAtar"): dict(num_envs=4, num_steps=4000),
+    **{("reinforce", env): rows_of_episodes(limit) for env, limit in TIME_LIMITS.items()},
 }
 
 
@@ -125,13 +150,6 @@ MUJOCO: SettingsByName = dict(
     value_clip_eps=0.2, vf_coef=0.5, ent_coef=0.0, max_grad_norm=0.5, advantage_norm="minibatch",
     normalize_observations=True, obs_clip=10.0, normalize_rewards=True, reward_norm_gamma=0.99, reward_clip=10.0,
     arrangement="dual", hidden_sizes=(64, 64), activation="tanh",
-)  # fmt: skip
-# PureJaxRL, examples/brax_minatar.ipynb, "briefly tuned" there for gymnax's MinAtar; a script of CleanRL's kind.
-MINATAR: SettingsByName = dict(
-    num_envs=64, num_steps=128, num_minibatches=8, update_epochs=4, total_timesteps=10_000_000, learning_rate=5e-3,
-    lr_schedule="linear", optimizer_eps=1e-5, gamma=0.99, gae_lambda=0.95, clip_eps=0.2, clip_value_loss=True,
-    value_clip_eps=0.2, vf_coef=0.5, ent_coef=0.01, max_grad_norm=0.5, advantage_norm="minibatch",
-    arrangement="dual", encoder="mlp", hidden_sizes=(64, 64), activation="relu",
 )  # fmt: skip
 
 HILTON = "Hilton, Cobbe, Schulman 2021"

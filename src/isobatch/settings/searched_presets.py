@@ -15,7 +15,6 @@ IMAGES: SettingsByName = dict(
     num_envs=64, num_steps=64, num_minibatches=8, update_epochs=3, lr_schedule="linear", arrangement="shared",
     activation="relu", hidden_sizes=(64,), channels=(16,),
 )  # fmt: skip
-LONG_IMAGES: SettingsByName = IMAGES | dict(total_timesteps=999_424)
 
 SEARCHED: dict[str, SettingsByName] = {
     "MountainCar-v0": SCALED | dict(learning_rate=0.003658, ent_coef=0.007557, gae_lambda=0.9614, gamma=0.9984),

@@ -46,6 +46,7 @@ BETWEEN: tuple[tuple[str, str, CosineKind, str], ...] = (
     ("aligned", "more strongly aligned or opposed", np.abs, "mean absolute cosine"),
     ("opposed", "more severely opposed", opposed, "mean negative part of the cosine"),
 )  # what is claimed of the gradients of batches
+FARTHER = "-farther"  # ends the name of a claim on what is more than a step apart
 ALIKE = {"direction": "in direction", "line": "up to sign"}
 
 
@@ -56,9 +57,10 @@ def check_claims(measured: Measurements) -> list[Claim]:
     rows, staggered = (geometry_rows(each) for each in (measured.last, measured.staggered))
     return [
         *(
-            alike_pairs(name, kind, quantity, when, iteration, one)
+            claim
             for kind, name, quantity in KINDS
             for when, iteration, one in (("early", EARLY, measured.early), ("late", LATE, measured.late[0.95]))
+            for claim in alike_pairs(name, kind, quantity, when, iteration, one)
         ),
         small_covariance(measured.last.get(Lags), measured.over_time),
         like_two_trajectories(measured.last.get(Lags)),
@@ -105,20 +107,27 @@ def excess_of(cosines: SampleCosines, kind: str) -> dict[int, Estimate]:
     return {lag: getattr(means, kind) for lag, means in cosines.excess.items()}
 
 
-def alike_pairs(name: str, kind: str, quantity: str, when: str, iteration: int, cosines: SampleCosines) -> Claim:
+def alike_pairs(
+    name: str, kind: str, quantity: str, when: str, iteration: int, cosines: SampleCosines
+) -> Iterator[Claim]:
+    """Of neighbors, and of what is farther apart in a trajectory."""
     excess = excess_of(cosines, kind)
     within = {lag: getattr(cosines.within[lag].means, kind) for lag in PAIR_LAGS}
     assert cosines.across is not None  # there are four environments
-    return claim_of(
-        f"{name}-{when}",
-        "figure 1",
-        f"Gradients of one trajectory are more alike {ALIKE[name]} than those of two, at step {iteration * 1024:,}",
-        above(excess[lag] for lag in PAIR_LAGS),
-        f"{quantity} within minus across",
-        {f"at lag {lag}": excess[lag] for lag in PAIR_LAGS},
-        "within " + ", ".join(f"{within[lag].value:+.3f} at lag {lag}" for lag in PAIR_LAGS)
-        + f", across {getattr(cosines.across.means, kind).value:+.3f}",
-    )  # fmt: skip
+    for ending, which, lags in (
+        ("", "neighbors in a trajectory", PAIR_LAGS[:1]),
+        (FARTHER, f"{' and '.join(map(str, PAIR_LAGS[1:]))} steps apart in a trajectory", PAIR_LAGS[1:]),
+    ):
+        yield claim_of(
+            f"{name}-{when}{ending}",
+            "figure 1",
+            f"Gradients of {which} are more alike {ALIKE[name]} than those of two, at step {iteration * 1024:,}",
+            above(excess[lag] for lag in lags),
+            f"{quantity} within minus across",
+            {f"at lag {lag}": excess[lag] for lag in lags},
+            "within " + ", ".join(f"{within[lag].value:+.3f} at lag {lag}" for lag in lags)
+            + f", across {getattr(cosines.across.means, kind).value:+.3f}",
+        )  # fmt: skip
 
 
 def small_covariance(lags: Lags, over_time: Iterable[Diagnosis]) -> Claim:

@@ -15,8 +15,7 @@ from typing import NamedTuple, TypedDict
 
 from isobatch.settings.config import Config
 from isobatch.settings.parsing import SettingsByName
-from isobatch.settings.presets import PROCGEN, PROCGEN_PHASES, preset, without_environment
-from isobatch.settings.searched_presets import SEARCHED
+from isobatch.settings.presets import BY_HAND, PROCGEN, PROCGEN_PHASES, preset, without_environment
 from isobatch.statistics.normalization import PROCGEN_HARD
 
 FILE = "searched_bases.json"
@@ -139,7 +138,7 @@ def start_of(env: str, name: str) -> Config:
     settings = search.settings | task.settings | network | dict(total_timesteps=task.steps)
     if search.algo == "reinforce":  # learns from an update for 8,000 steps
         settings |= dict(total_timesteps=3 * task.steps)
-    begin = without_environment if env in SEARCHED else preset  # what a search found is no place to begin another one
+    begin = preset if env in BY_HAND else without_environment  # no search begins where another one ended
     config = begin(search.algo, env, None, **settings)
     phase = max(config.policy_iterations_per_phase, 1) * config.geometry.iteration_batch
     return config.replace(total_timesteps=config.total_timesteps // phase * phase)

@@ -24,7 +24,7 @@ SHAPES = {
     "paper": ((1024, 64), (256, 256), (64, 1024)),
 }
 # Settings were searched at 16 x 64, as many times away from 128 x 8 as from 2 x 512, and again at these two.
-SHARED, OWN = "of 16 x 64", "of their own"
+SHARED, OWN = "searched at 16 x 64", "searched at its shape"
 SEARCHED_SHAPES = ((128, 8), (2, 512))
 
 
@@ -44,7 +44,7 @@ def studied(scale: str) -> list[str]:
 
 
 def factors(envs: int, steps: int, settings: str) -> dict[str, str | int | float]:
-    return {"shape": f"{envs} x {steps}", "searched": settings}
+    return {"shape": f"{envs} x {steps}", "settings": settings}
 
 
 def at_shape(config: Config, envs: int, steps: int) -> Config:
@@ -54,15 +54,15 @@ def at_shape(config: Config, envs: int, steps: int) -> Config:
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    alike = select(rows, searched=SHARED)
+    alike = select(rows, settings=SHARED)
     ends = [f"{envs} x {steps}" for envs, steps in SEARCHED_SHAPES]
-    if not select(rows, searched=OWN):
+    if not select(rows, settings=OWN):
         shapes = {"all environments": {shape: dict(shape=shape) for shape in levels(alike, "shape")}}
         return [gaps_in_short(rows, "the best and the worst N x T", shapes), *gap_sentences("N x T", alike, "shape")]
     lead = f"{ends[0]} minus {ends[1]}"
 
-    def questions(searched: str, text: str) -> list[Question]:
-        wide, long = (dict(shape=shape, searched=searched) for shape in ends)
+    def questions(settings: str, text: str) -> list[Question]:
+        wide, long = (dict(shape=shape, settings=settings) for shape in ends)
         return [Question(text.format(score), column, wide, long) for column, score in MEASURES.items()]
 
     return [
@@ -105,7 +105,7 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
             for p in in_env
         }
         score = {
-            shape: float(np.mean(scores(rows, MEAN, env=env, shape=shape, searched=SHARED)[env])) for shape in variance
+            shape: float(np.mean(scores(rows, MEAN, env=env, shape=shape, settings=SHARED)[env])) for shape in variance
         }
         noisy, good = (max(variance, key=variance.__getitem__), max(score, key=score.__getitem__))
         calm = min(variance, key=variance.__getitem__)
