@@ -13,6 +13,7 @@ from trained import write_run
 from isobatch.cli.main import main
 from isobatch.laboratory import LabOptions
 from isobatch.laboratory.diagnosis import Diagnosis, subject_of
+from isobatch.laboratory.partial_results import NOTHING_KEPT
 from isobatch.laboratory.results import from_json, to_json
 from isobatch.laboratory.sections.cosines import SampleCosines
 from isobatch.laboratory.sections.cosines import sample_cosines as cosines_of
