@@ -28,6 +28,7 @@ def at_shapes() -> list[Row]:
     return [
         {"env": "CartPole-v1", "env_steps": 100, "num_envs": n, "num_steps": t}
         | {"variance": v, "variance_low": v / 2, "variance_high": 2 * v}
+        | {"signal": n * t * v / 1000, "signal_low": n * t * v / 1200, "signal_high": n * t * v / 900}
         | {"critical_batch": 1000.0, "critical_batch_low": 900.0, "critical_batch_high": 1200.0}
         for (n, t), v in shapes.items()
     ]

@@ -1,5 +1,6 @@
 """All claims: their grids build at every scale, and their verdicts follow the numbers."""
 
+import math
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from isobatch.errors import UsageError
 from isobatch.settings.config import Config
 from isobatch.settings.presets import with_stale_objective
 from isobatch.statistics.normalization import range_of
-from isobatch.studies.claims import STUDIES, study_of
+from isobatch.studies.claims import STUDIES, invariance, study_of
 from isobatch.studies.claims.prox_grid import slopes
 from isobatch.studies.grid import SCALES, Row
 from isobatch.studies.scores import FINAL
@@ -129,7 +130,7 @@ def test_invariance_names_the_critical_batch_size_and_what_larger_batches_lose()
     cells = {cell.name: cell.config for cell in STUDIES["invariance"].grid("laptop").cells}
     rows, measured, point = [], [], at_shapes()[0]
     for env, critical in (("CartPole-v1", 100.0), ("Acrobot-v1", 1_000.0), ("Pendulum-v1", 10_000.0)):
-        measured.append(point | {"env": env, "critical_batch": critical})
+        measured += [point | at_stage(env, 3.0, critical), point | at_stage(env, 1.0, critical)]
         for row in made_up("invariance"):
             if row["env"] == env:
                 config = cells[row["cell"]]
@@ -139,15 +140,37 @@ def test_invariance_names_the_critical_batch_size_and_what_larger_batches_lose()
                 rows.append(row | sizes | {"normalized_mean": 0.9 - lost})
     sentences = STUDIES["invariance"].reading(rows, measured)
     assert sentences[0] == (
-        "CartPole-v1: optimization batches of 1,024 to 1 samples; critical batch size by the laboratory: median 100 "
-        "(100 to 100) of the 1 of 1 stage of training at which it can be told from 0. Lost over the run against 64: "
-        "1,024 samples 0.52, 256 samples 0.33."
+        "CartPole-v1: optimization batches of 1,024 to 1 samples; critical batch size by the laboratory, over the 2 "
+        "stages of training together: 100 [100, 100]; the base's 64 samples are below its interval at 2 of them, above "
+        "at 0. Lost over the run against 64: 1,024 samples 0.52, 256 samples 0.33."
     )
     assert "the rank correlation of what is predicted and lost is 1.00" in sentences[-1]
     assert "26% in the mean over these 6 batches. They lose 0.26" in sentences[-1]
-    nowhere = [point | {"critical_batch": None, "critical_batch_low": 0.0, "critical_batch_high": None}]
-    assert "cannot be told from 0 at any of 1 stages" in STUDIES["invariance"].reading(rows, nowhere)[0]
-    assert len(STUDIES["invariance"].reading(rows, nowhere)) == 1
+
+
+def at_stage(env: str, variance: float, critical: float) -> dict[str, Any]:
+    """Of 128 x 8, measured exactly: the signal is N T variance / critical."""
+    exact = {"variance": variance, "signal": 1024 * variance / critical, "critical_batch": critical}
+    return {"env": env} | {f"{name}{end}": value for name, value in exact.items() for end in ("", "_low", "_high")}
+
+
+def test_critical_batch_sizes_are_pooled_over_stages() -> None:
+    """Noise 3072 + 1024 over signal 2.048 + 0: 2,000, where the mean of the two would be infinite."""
+    point = at_shapes()[0]
+    stages = [
+        point | at_stage("CartPole-v1", 3.0, 1_500.0),
+        point | at_stage("CartPole-v1", 1.0, math.inf) | {"critical_batch": None, "critical_batch_high": None},
+    ]
+    assert invariance.pooled(stages).value == pytest.approx(2_000.0)
+    assert invariance.beside(1_600, stages) == (
+        "the base's 1,600 samples are below its interval at 1 of them, above at 1"
+    )
+    wide = [stages[0] | {"signal_low": -10.0, "signal_high": 14.096}]
+    size = invariance.pooled(wide)
+    assert size.high == math.inf
+    assert invariance.size_text(size) == f"at least {3072 / 14.096:,.0f}, with no upper end"
+    undecided = [stages[0] | {"critical_batch_low": 0.0, "critical_batch_high": None}]
+    assert invariance.beside(64, undecided).endswith("at 0 of them, above at 0, and at 1 it cannot be told")
 
 
 def test_batches_that_end_no_episode_are_left_out_of_invariance() -> None:

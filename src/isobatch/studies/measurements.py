@@ -19,7 +19,7 @@ from isobatch.studies.grid import Measurement, Row
 from isobatch.training.run_directory import RunDirectory
 from isobatch.training.trainer import train
 
-ESTIMATES = ("variance", "effective_samples", "critical_batch")
+ESTIMATES = ("variance", "signal", "effective_samples", "critical_batch")
 
 
 def measure(measurement: Measurement, path: Path, watch: Callable[[float], None]) -> list[Row]:

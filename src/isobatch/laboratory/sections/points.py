@@ -16,7 +16,7 @@ from isobatch.statistics.bootstrap import Estimate, of_resamples, ratio
 
 WORTH_SAYING = 0.2  # of a quantity: what makes less of a difference is not worth a sentence
 COLUMNS = ("variance", "squared_bias", "error")
-NO_LESS_THAN_0 = (*COLUMNS, "individual", "signal", "effective_samples", "critical_batch")
+NO_LESS_THAN_0 = (*COLUMNS, "individual", "effective_samples", "critical_batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Point:
     """`landscape.Measured` with intervals in place of resamples.
 
     Estimates without noise terms fall below 0 now and then where the truth is near it and cannot: that counts as 0, in
-    the value and in the ends of its interval.
+    the value and in the ends of its interval. Not so the signal, whose mean over several policies must stay unbiased.
     """
 
     num_envs: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import astuple
 
 import numpy as np
 from scipy import stats
@@ -10,8 +12,10 @@ from scipy import stats
 from isobatch.formatting import counted, fraction_text
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
+from isobatch.statistics.bootstrap import Estimate
 from isobatch.statistics.comparisons import Difference, difference, gap
 from isobatch.statistics.outliers import LIMIT
+from isobatch.statistics.ratios import ratio_of_sums
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells, with_episodes
 from isobatch.studies.searched_bases import CLASSIC, base_of, environments
@@ -152,27 +156,18 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     sentences, predicted, lost = [], [], []
     for env in levels(measured, "env"):
         stages, in_env = select(measured, env=env), select(rows, env=env, rules=ALL)
-        told = [point for point in stages if point["critical_batch"] is not None and point["critical_batch_low"] > 0]
-        sizes = [point["critical_batch"] for point in told]
         batches = {row["divisor"]: row["num_envs"] * row["num_steps"] // row["num_minibatches"] for row in in_env}
-        sentence = (
-            f"{env}: optimization batches of {max(batches.values()):,} to {min(batches.values()):,} samples; critical "
-            "batch size by the laboratory: "
-        )
         losses = {c: loss(in_env, c) for c in batches if c < 1}
         each = ", ".join(f"{batches[c]:,} samples {value:.2f}" for c, value in losses.items())
-        ending = f"Lost over the run against {batches[1]:,}: {each}."
-        if not sizes:
-            sentences.append(f"{sentence}cannot be told from 0 at any of {len(stages)} stages of training. {ending}")
-            continue
-        critical = float(np.median(sizes))
+        critical = pooled(stages)
         sentences.append(
-            f"{sentence}median {critical:,.0f} ({min(sizes):,.0f} to {max(sizes):,.0f}) of the {len(sizes)} of "
-            f"{counted(len(stages), 'stage')} of training at which it can be told from 0. {ending}"
+            f"{env}: optimization batches of {max(batches.values()):,} to {min(batches.values()):,} samples; critical "
+            f"batch size by the laboratory, over the {counted(len(stages), 'stage')} of training together: "
+            f"{size_text(critical)}; {beside(batches[1], stages)}. Lost over the run against {batches[1]:,}: {each}."
         )
-        predicted += [share_lost(batches[c], critical) - share_lost(batches[1], critical) for c in losses]
+        predicted += [share_lost(batches[c], critical.value) - share_lost(batches[1], critical.value) for c in losses]
         lost += list(losses.values())
-    if len(lost) > 2:
+    if len(lost) > 2 and np.ptp(predicted) > 0:
         rank = stats.spearmanr(predicted, lost)
         sentences.append(
             "By those sizes larger batches need more samples for the same progress by a share of B / (B + B_crit): "
@@ -181,6 +176,37 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
             f"(p = {rank.pvalue:.2g})."
         )
     return sentences
+
+
+def pooled(stages: list[Row]) -> Estimate:
+    """Noise over signal, each summed over the stages: where either is uncertain, their ratio is not averaged."""
+    signal = [estimate_of(stage, "signal") for stage in stages]
+    noise = [
+        Estimate(*(stage["num_envs"] * stage["num_steps"] * end for end in ends))
+        for stage in stages
+        for ends in [astuple(estimate_of(stage, "variance"))]
+    ]
+    return ratio_of_sums(noise, signal)
+
+
+def estimate_of(row: Row, quantity: str) -> Estimate:
+    return Estimate(row[quantity], row[f"{quantity}_low"], row[f"{quantity}_high"])
+
+
+def size_text(size: Estimate) -> str:
+    """Samples, with the end that there is."""
+    if math.isinf(size.high):
+        return f"at least {size.low:,.0f}, with no upper end" if size.low >= 1 else "cannot be told at all"
+    return f"{size.value:,.0f} [{size.low:,.0f}, {size.high:,.0f}]"
+
+
+def beside(batch: int, stages: list[Row]) -> str:
+    """At how many stages a batch is below or above the interval of the critical size."""
+    below = sum(stage["critical_batch_low"] > batch for stage in stages)
+    above = sum(stage["critical_batch_high"] is not None and stage["critical_batch_high"] < batch for stage in stages)
+    left = len(stages) - below - above
+    undecided = f", and at {left} it cannot be told" if left else ""
+    return f"the base's {batch:,} samples are below its interval at {below} of them, above at {above}{undecided}"
 
 
 def loss(rows: list[Row], divisor: float) -> float:
