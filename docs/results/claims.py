@@ -152,11 +152,27 @@ def everywhere(study: str, x: Factors, y: Factors) -> Callable[[], Outcome]:
 
 def halving() -> Outcome:
     """The slopes of the return in log2(center) and log2(coefficient), their difference, mean over environments."""
+    mean = doubling(MEAN)
+    return Outcome(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
+
+
+def halving_by_kl() -> Outcome:
+    """The same of the KL divergence of an iteration; the two are alike if they are not told apart."""
+    mean = doubling("approx_kl")
+    verdict = FAILS if mean.low > 0 or mean.high < 0 else UNDECIDED
+    return Outcome(verdict, f"doubling one minus doubling the other: {estimate_text(mean, 2)} doublings of the KL")
+
+
+def doubling(column: str) -> Estimate:
+    """The slope in log2(center) minus that in log2(coefficient), in the mean over environments."""
     rows = rows_of("prox-grid")
     envs = levels(rows, "env")
-    each = [slopes(select(rows, env=env), MEAN)[2] for env in envs]
-    mean = contrast([(1 / len(envs), values) for values in each])[0]
-    return Outcome(none(mean), f"doubling one minus doubling the other: {estimate_text(mean, 3)} over the run")
+    each = [slopes(select(rows, env=env), column)[2] for env in envs]
+    return contrast([(1 / len(envs), values) for values in each])[0]
+
+
+def not_measured(rule: str) -> Outcome:
+    return Outcome(UNDECIDED, f"not measured; `isobatch advise` checks it on your settings (`{rule}`)")
 
 
 @cache
@@ -306,7 +322,11 @@ PAPER = [
         )
         for plain in ("ppo", "ppg")
     ),
-    Entry("appendix G", "Halving the center of mass acts like halving the KL coefficient", "prox-grid", halving),
+    Entry(
+        "appendix G", "Halving the center of mass acts like halving the KL coefficient, by the return", "prox-grid",
+        halving,
+    ),
+    Entry("appendix G", "The same by the KL divergence of an iteration", "prox-grid", halving_by_kl),
 ]  # fmt: skip
 POST = [
     *(
@@ -316,6 +336,19 @@ POST = [
     Entry("text", "Many environments for few steps beat few for many (Mayor et al. 2025)", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
 ]  # fmt: skip
+RULES_OF_THUMB = {  # of the guide, that no experiment here is about: the rule of `advise` that has each
+    "As many environments as the processor allows": "useful-envs",
+    "Rollouts long enough for temporal structure": "credit-horizon",
+    "Rollouts short enough not to stall updates": "update-often",
+    "Minibatches of 32 to 256 to start with": "minibatch-size",
+    "4 to 32 minibatches, at least 4 to 10 an epoch": "minibatch-count",
+    "Minibatches of at least 10 times the action dimension": "minibatch-for-actions",
+    "Samples of several environments in a minibatch": "mixed-minibatch",
+    "REINFORCE: at least 1,000 samples": "reinforce-batch",
+    "REINFORCE: reward-to-go and a baseline": "reinforce-baseline",
+    "Continuous control: 2,000 to 10,000 samples an update": "continuous-control-batch",
+    "No evaluation before a threshold on training": "evaluate-late",
+}
 GUIDE = [
     Entry("n_steps", "Longer rollouts reduce the bias of bootstrapping", "gradients",
           partial(on_gradients, "short-biased")),
@@ -326,6 +359,7 @@ GUIDE = [
     Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",
           compared("adam-rule", "square root minus unchanged, c = 64", {"adam_rule": "square root", "divisor": 64},
                    {"adam_rule": "none", "divisor": 64}, above)),
+    *(Entry("rules of thumb", text, "../guide", partial(not_measured, rule)) for text, rule in RULES_OF_THUMB.items()),
 ]  # fmt: skip
 QUESTION = [
     Entry(
@@ -385,7 +419,8 @@ def lines() -> Iterator[str]:
             found = entry.found()
             if found is None:
                 continue
-            cells = [entry.where, entry.claim, f"**{found.verdict}**", found.effect, f"[{entry.page}]({entry.page}.md)"]
+            link = f"[{entry.page.removeprefix('../')}]({entry.page}.md)"
+            cells = [entry.where, entry.claim, f"**{found.verdict}**", found.effect, link]
             yield f"| {' | '.join(cells)} |"
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from isobatch.drawing import save_figure
-from isobatch.formatting import fraction_text, percent
+from isobatch.formatting import counted, fraction_text, percent
 from isobatch.settings.presets import bare_id
 from isobatch.statistics.comparisons import difference
 from isobatch.studies.charts import gaps_of, pairs_of
@@ -62,7 +62,7 @@ PICTURES = {  # of each study, those that its page shows; `averages` are in the 
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
     "transfer": ["kept", "kept-by-task"],
     "newer-rules": ["averages", "scores"],
-    "explain": ["curves-stale-data", "curves-no-Adam-rule"],
+    "explain": ["changes", "curves-clip-range", "curves-learning-rate"],
 }
 SCALE = "laptop"
 ADDED = "Settings that were added"
@@ -152,9 +152,10 @@ def add(name: str, out: Path) -> None:
     (HERE / f"{name}-rows.csv.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     page, names = HERE / f"{name}.md", ", ".join(dict.fromkeys(variant_name(row, factors) for row in added))
     where = ", ".join(bare_id(env) for env in dict.fromkeys(row["env"] for row in added))
+    minutes = counted(minutes_of(folder), "minute")
     note = (
         f"{ADDED} ({names}, on {where}) were trained later than the rest, by `python docs/results/studies.py --add "
-        f"--only {name}`.{'' if name in BUSY else f' They took {minutes_of(folder)} minutes more.'}"
+        f"--only {name}`.{'' if name in BUSY else f' They took {minutes} more.'}"
     )
     if again:
         note += (
@@ -248,7 +249,7 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     all_envs = study_of(name).grid(report["scale"]).sizes()["environments"]
     some = "" if report["environments"] == all_envs else f" --envs {','.join(report['environments'])}"
     together = ", some parts beside each other (`--processes 2`)" if side_by_side(path) else ""
-    spent = "" if name in BUSY else f", {minutes_of(path)} minutes of training and compilation on 2 cores"
+    spent = "" if name in BUSY else f", {counted(minutes_of(path), 'minute')} of training and compilation on 2 cores"
     head = (
         f"`isobatch study run {name} --scale {report['scale']}{some}`: {report['cells']} settings x {report['seeds']} "
         f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{spent}{together}. Every setting and score: "

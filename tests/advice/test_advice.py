@@ -8,8 +8,7 @@ import pytest
 from rollout_settings import BASE
 
 from isobatch.advice.rules_of_thumb import Facts
-from isobatch.rescaling.cautions import GOOD_ROWS
-from isobatch.settings.accounting import surely_used
+from isobatch.settings.accounting import GOOD_ROWS, surely_used
 from isobatch.settings.presets import preset
 from isobatch.training.known_facts import advise, known_facts
 
@@ -34,6 +33,20 @@ def test_a_measurement_outranks_the_rules_of_thumb() -> None:
 def test_the_horizon_of_this_run_outranks_a_fixed_length() -> None:
     conflicts = advise(BASE.replace(num_steps=32)).conflicts
     assert [(c.winner, c.loser) for c in conflicts] == [("credit-horizon", "rollout-length")]
+
+
+def test_the_guides_own_rules_outrank_ours() -> None:
+    """Its example, 8192 samples in minibatches of 256, with the environments that a laptop may have."""
+    example = preset("ppo", num_envs=4, num_steps=2048, num_minibatches=32, update_epochs=1)
+    advice = advise(example, Facts(action_dim=2, continuous=False, time_limit=500))
+    assert [each.name for each in advice.checks if each.status == "warn"] == []
+    assert [(each.winner, each.loser) for each in advice.conflicts] == [("mixed-minibatch", "enough-envs")]
+    alone = advise(example.replace(num_envs=1, num_steps=8192))
+    assert {"enough-envs", "mixed-minibatch"} <= {each.name for each in alone.checks if each.status == "warn"}
+    measured = Facts(env_seconds=1e-5, update_seconds=1e-5, throughput=((1, 100.0), (4, 1000.0)))
+    found = {each.name: each.status for each in advise(example, measured).checks}
+    assert found["useful-envs"] == "pass"
+    assert found["envs-for-throughput"] == "note"
 
 
 def test_reinforce_may_have_large_minibatches() -> None:

@@ -158,6 +158,14 @@ def test_the_worked_example_passes() -> None:
         assert [f.name for f in findings if f.status == "warn"] == ["one-epoch"]  # which is the paper's
 
 
+def test_more_environments_go_with_rescaled_settings() -> None:
+    speeds = ((8, 700.0), (256, 10_000.0))
+    finding = find("useful-envs", BASE.replace(num_envs=8), throughput=speeds)
+    assert "isobatch rescale --to-num-envs 256 goes with it" in finding.text
+    assert finding.tries == "Try num_envs 8 -> 256."
+    assert "rescale" not in find("useful-envs", BASE.replace(num_envs=256), throughput=speeds).text
+
+
 def test_devices_in_words() -> None:
     """64 environments, minibatches of 256; 8 times the batch at B_crit = 256: (1 + 8) / (1 + 1) of the samples."""
     text = find("per-device", devices=8, critical_batch=256.0).text

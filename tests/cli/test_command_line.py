@@ -181,6 +181,24 @@ def test_bad_input_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_too_short_are_refused_before_the_accounting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--algo", "reinforce", "--env", "MountainCar-v0", "--num-steps", "128"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        "isobatch: num_steps=128 is too short for complete episodes of MountainCar-v0, which last up to 200 steps: use "
+        "at least that, better 4 times as much, or complete_episodes=False.\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["diagnose", "train", "advise"])
+def test_the_blog_post_is_a_study_and_no_preset(command: str, capsys: pytest.CaptureFixture) -> None:
+    assert main([command, "--preset", "pendulum-post"]) == 2
+    assert "use `isobatch study run pendulum-post`" in capsys.readouterr().err
+
+
 YAML = {
     "lerning_rate: 1": r"unknown setting 'lerning_rate'; did you mean learning_rate",
     "- 1\n- 2": r"is not a mapping",

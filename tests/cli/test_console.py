@@ -48,6 +48,19 @@ def test_one_of_a_thing_has_no_plural() -> None:
     assert "center of mass 4,095 gradient steps" in text
 
 
+def test_the_accounting_of_whole_episodes_counts_what_is_surely_used() -> None:
+    """2 x (2,000 - 500 + 1) of 4,000; cut in two, half of it in the mean."""
+    config = preset("reinforce")
+    assert dict(batch_accounting(config, 500))["optimization batch"] == (
+        "4,000 / 1 minibatch = at least 3,002 of 4,000 samples"
+    )
+    assert "= up to 4,000 of 4,000 samples" in dict(batch_accounting(config))["optimization batch"]
+    halves = preset("ppo", complete_episodes=True, num_envs=2, num_steps=2000, num_minibatches=2)
+    assert dict(batch_accounting(halves, 500))["optimization batch"] == (
+        "4,000 / 2 minibatches = at least 1,501 of 2,000 samples in the mean"
+    )
+
+
 @pytest.mark.parametrize("words", [["rescale", "--to-num-envs", "1"], ["advise", "--num-envs", "1"], ["study", "list"]])
 def test_no_trailing_blanks_and_no_wrong_plurals(words: list[str], capsys: pytest.CaptureFixture) -> None:
     assert main(words) == 0

@@ -295,14 +295,19 @@ def test_intervals_of_means_over_batches_hold() -> None:
 
 
 def test_what_cannot_be_negative_has_no_negative_end() -> None:
-    """Resamples around a truth of 0: half of them are below it. A covariance may be negative, and keeps its sign."""
+    """Resamples around a truth of 0: half of them are below it.
+
+    A covariance may be negative, and keeps its sign; so does the signal, which is averaged over policies.
+    """
     noise = np.random.default_rng(0).normal(size=1001)
     measured = Measured(8, 4, 0.95, *(noise - 0.5 for _ in range(8)))
     fields = point_fields(measured)
-    for name in ("variance", "squared_bias", "signal", "individual", "effective_samples", "critical_batch", "error"):
+    for name in ("variance", "squared_bias", "individual", "effective_samples", "critical_batch", "error"):
         assert fields[name].value >= 0
         assert fields[name].low == 0 < fields[name].high
     assert fields["across"].low < 0
+    assert fields["signal"].value == noise[0] - 0.5
+    assert fields["signal"].low < 0
     assert ratio_of(noise - 0.5, np.abs(noise)).low == 0
 
 

@@ -105,6 +105,16 @@ def test_rows_that_were_too_short_before_stay_so() -> None:
     assert warned(rescale(short, num_envs=16, time_limit=500), "0 of 2,048 -> 0 of 4,096", "num_steps of 2,000, 4 time")
 
 
+def test_the_critical_batch_is_compared_with_what_is_surely_used() -> None:
+    """Of 4,000 and of 2,000 samples 3,002 and 1,501: (1 + 1501/6500)/(1 + 3002/6500) = .84, and 3,002 is below half of
+    6,500; 4,000 would be above."""
+    assert not warned(rescale(WHOLE, num_envs=1, time_limit=500, critical_batch=6500), "critical batch size of")
+    near = rescale(WHOLE, num_envs=1, time_limit=500, critical_batch=6000)
+    assert warned(near, "optimization batch of at least 3,002 is near", "0.83 times")
+    assert warned(rescale(WHOLE, num_envs=1, time_limit=500), "batch at least 3,002 -> at least 1,501")
+    assert warned(rescale(WHOLE, num_envs=1, critical_batch=6500), "batch of up to 4,000 is near")
+
+
 def test_without_a_time_limit_what_is_collected_is_said_to_be_so() -> None:
     result = rescale(WHOLE, num_envs=8)
     assert warned(result, "are those that are collected")

@@ -102,8 +102,8 @@ def test_runs_of_unequal_length_meet_at_equal_shares_and_references_are_told() -
     found = averages_of(study(pictures="way", reference={"way": "weak"}), rows, curves, ["old", "way"], 4)
     assert found is not None
     assert (found.x_label, found.x.tolist()) == ("share of the run", [0.25, 0.5, 0.75, 1.0])
-    assert [(line.label, line.reference) for line in found.panels[0].lines] == [("weak", True), ("old 0", False)]
-    assert [line["reference"] for line in averages_data(found)["panels"][0]["lines"]] == [True, False]  # type: ignore[index]
+    assert [(line.label, line.color) for line in found.panels[0].lines] == [("old 0", 0), ("weak", None)]
+    assert [line["place"] for line in averages_data(found)["panels"][0]["lines"]] == [0, None]  # type: ignore[index]
 
 
 def test_the_picture_has_a_panel_for_each_treatment() -> None:
@@ -126,7 +126,9 @@ def test_the_picture_has_a_panel_for_each_treatment() -> None:
     assert [axes.get_title() for axes in figure.axes] == list(made_up_study.RULES)
     assert [len(axes.lines) for axes in figure.axes] == [3, 3, 2, 3]  # one was silent on an environment
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
-    assert [text.get_text() for text in figure.legends[0].texts] == ["divisor 1", "divisor 4", "divisor 16"]
+    assert [text.get_text() for text in figure.legends[0].texts] == ["c = 1 (base)", "c = 4", "c = 16"]
+    assert found.left_out == [f"c = 16 of {made_up_study.LONG}"]
+    assert figure.get_supxlabel() == f"Left out, since not every environment has them: {found.left_out[0]}."
 
 
 def test_an_environment_without_a_range_has_no_average() -> None:
@@ -159,7 +161,7 @@ def test_procgen_has_two_halves() -> None:
         for seed in range(4):
             value = 0.5 + (0.1 if late and cell.factors["algo"] == "ppo-ewma" else 0.0) + 0.001 * rng.normal()
             rows.append({"cell": cell.name, "seed": seed, "env": cell.config.env, **cell.factors})
-            rows[-1] |= {"normalized_final": value, "normalized_mean": value}
+            rows[-1] |= {"normalized_final": value, "normalized_mean": value, "final_return": value}
     lines = [line for line in STUDIES["ewma"].verdict(rows) if line.startswith("On the last eight games, ppo")]
     assert lines == [
         "On the last eight games, ppo-ewma minus ppo, in normalized final return: 0.10 [0.10, 0.10], above 0 on 8 of 8."
@@ -171,6 +173,7 @@ def test_procgen_has_two_halves() -> None:
     assert drawn["sides"] == [{"name": "first eight games", "count": 8}, {"name": "last eight games", "count": 8}]
     figure = draw_bars(found, "ewma")
     pyplot.close(figure)
+    assert figure.axes[0].get_yscale() == "linear"
     assert [text.get_text() for text in figure.axes[0].texts] == ["first eight games", "last eight games"]
     some = dataclasses.replace(found, envs=found.envs[:3])
     assert halves(some.envs) == {}

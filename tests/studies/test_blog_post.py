@@ -13,7 +13,7 @@ from trained import write_run
 from isobatch.cli.main import main
 from isobatch.laboratory import LabOptions
 from isobatch.laboratory.diagnosis import Diagnosis, subject_of
-from isobatch.laboratory.partial_results import NOTHING_KEPT
+from isobatch.laboratory.partial_results import NOTHING_KEPT, PartialResults
 from isobatch.laboratory.results import from_json, to_json
 from isobatch.laboratory.sections.cosines import SampleCosines
 from isobatch.laboratory.sections.cosines import sample_cosines as cosines_of
@@ -189,7 +189,7 @@ def test_a_piece_is_measured_once_and_read_from_then_on(tmp_path: Path, monkeypa
     monkeypatch.setattr(measuring, "key_of", lambda subject, iteration, name: {"of": subject, "name": name})
     calls = []
 
-    def made(subject: object) -> Shuffling:
+    def made(subject: object, parts: PartialResults) -> Shuffling:
         calls.append(subject)
         return Shuffling(256, around(1.0), around(2.0), around(1.0))
 

@@ -28,7 +28,7 @@ def test_a_page_has_the_verdict_of_its_rows(name: str) -> None:
 @pytest.mark.parametrize("name", SCRIPT["PICTURES"])
 def test_the_list_of_studies_has_the_minutes_of_the_page(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text()
-    parts = re.findall(r"--scale laptop`: .*?, (\d+) minutes of training|They took (\d+) minutes more", page)
+    parts = re.findall(r"--scale laptop`: .*?, (\d+) minutes? of training|They took (\d+) minutes? more", page)
     assert study_of(name).minutes == (sum(int(first or more) for first, more in parts) or None)
 
 

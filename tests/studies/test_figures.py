@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from made_up_rows import at_shapes, made_up
 
-from isobatch.studies.charts import gaps_of, seed_lines
+from isobatch.studies.charts import colors_of, gaps_of, seed_lines, views_of
 from isobatch.studies.claims import STUDIES
-from isobatch.studies.figures import draw_bars, draw_surface, draw_variance
+from isobatch.studies.figures import draw_bars, draw_curves, draw_scores, draw_surface, draw_variance, look
 from isobatch.training.metrics import RETURN
 
 
@@ -23,7 +23,58 @@ def test_the_picture_of_gaps_has_a_bar_for_each_environment_and_variant() -> Non
     pyplot.close(figure)
     assert heights["no Adam rule"] == [pytest.approx(-0.4, abs=0.03)]
     assert heights["all rules"] == [pytest.approx(0, abs=0.03)]
+    assert (found.title, figure.axes[0].get_yscale()) == ("the base's batch minus 1/64 of it", "function")
+    for place, env in enumerate(found.envs):  # bars stand in the middle of their environment, however many
+        centers = [patch.get_x() + patch.get_width() / 2 for patch in figure.axes[0].patches]
+        own = [x for x in centers if abs(x - place) < 0.5]
+        assert len(own) == len(found.variants_on(env))
+        assert np.mean(own) == pytest.approx(place)
     assert len(figure.axes[0].patches) == 8 * 4 + 3 * 2 + 1  # two variants more on three environments, and PPG's rule
+
+
+def test_a_level_has_one_color_in_all_views_and_the_reference_none() -> None:
+    study, rows = STUDIES["invariance"], made_up("invariance")
+    views = views_of(study, rows, ["rules", "divisor"], study.pictures)
+    labels = ["c = 1/16", "c = 1/4", "c = 1 (base)", "c = 4", "c = 16", "c = 64", "no EWMA, weak KL penalty"]
+    places = dict(zip(labels, (1, 2, 0, 3, 4, 5, None), strict=True))
+    assert [list(view.colors.items()) for view in views] == [list(places.items())] * len(views)
+    assert [view.title for view in views][:2] == ["all rules", "no Adam rule"]
+    assert {views[1].labels[row["cell"]] for row in views[1].rows} == {labels[2], labels[5], labels[6]}
+    assert look(places["no EWMA, weak KL penalty"]) == ("--", "0.45")
+
+
+def test_colors_repeat_only_where_lines_do_not_meet() -> None:
+    assert colors_of([["base", "a", "b"], ["base", "c", "b"]]) == {"base": 0, "a": 1, "b": 2, "c": 1}
+
+
+def test_a_panel_of_scores_has_the_variants_of_its_environment() -> None:
+    from matplotlib import pyplot
+
+    rows = [
+        row | {"final_return": None} if (row["env"], row["staleness"]) == ("Acrobot-v1", 0) else row
+        for row in made_up("staleness")
+    ]
+    figure = draw_scores(rows, ["staleness", "treatment"], "staleness")
+    named = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes[:4]]
+    pyplot.close(figure)
+    assert [len(labels) for labels in named] == [13, 7, 7, 7]
+    assert [any(labels) for labels in named] == [True, True, False, True]  # of the third they are those of the second
+    assert [text.get_text() for text in figure.axes[1].texts] == ["no episode ended"]
+
+
+def test_bands_end_where_episodes_do() -> None:
+    """One failed seed of six on Acrobot, -500 beside -85: mean and deviation reach above 0, which no episode does."""
+    from matplotlib import pyplot
+
+    study = STUDIES["sgd-rule"]
+    rows = [row for row in made_up("sgd-rule") if row["env"] == "Acrobot-v1"]
+    view = views_of(study, rows, ["sgd_rule", "divisor"], study.pictures)[0]
+    seeds, steps = np.repeat(np.arange(6), 20), np.tile(np.arange(1, 21), 6)
+    table = {"env_steps": steps, "seed": seeds, RETURN: np.where(seeds == 5, -500.0, -85.0)}
+    figure = draw_curves(view, {row["cell"]: table for row in rows}, ["Acrobot-v1"], "title")
+    ends = figure.axes[0].collections[0].get_paths()[0].get_extents()
+    pyplot.close(figure)
+    assert (ends.y0, ends.y1) == (pytest.approx(-154.17 - 154.66, abs=0.1), 0)
 
 
 def test_the_curve_of_a_run_that_diverged_ends_there() -> None:

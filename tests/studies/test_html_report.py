@@ -100,19 +100,19 @@ def test_curves_are_those_of_the_files(made: Path) -> None:
 def test_views_are_those_of_the_pictures_and_everything(made: Path) -> None:
     views = {view["title"]: [line["label"] for line in view["lines"]] for view in data_of(made)["views"]}
     assert list(views) == [*made_up_study.RULES, "everything"]
-    assert views["all rules"] == ["divisor 1", "divisor 4", "divisor 16"]
-    assert views["no Adam rule"] == ["all rules, divisor 1", "divisor 4", "divisor 16"]
+    assert views["all rules"] == ["c = 1 (base)", "c = 4", "c = 16"]
+    assert views["no Adam rule"] == ["c = 1 (base)", "c = 4", "c = 16"]
     assert len(views["everything"]) == 9
 
 
 def test_runs_without_values_are_there(made: Path) -> None:
     data = data_of(made)
     everything = {line["label"]: line["cells"] for line in data["views"][-1]["lines"]}
-    lost = data["cells"][everything["no Adam rule, divisor 16"]["CartPole-v1"]]
+    lost = data["cells"][everything["no Adam rule, c = 16"]["CartPole-v1"]]
     assert lost["diverged"] == {"0": 40960, "1": 61440}
     ends = [max(i for i, value in enumerate(seed) if value is not None) for seed in lost["lines"][html_data.RETURN]]
     assert ends[0] < ends[1] < ends[2] == data["points"] - 1
-    silent = data["cells"][everything[f"{made_up_study.LONG}, divisor 16"]["Acrobot-v1"]]
+    silent = data["cells"][everything[f"{made_up_study.LONG}, c = 16"]["Acrobot-v1"]]
     assert all(value is None for seed in silent["lines"][html_data.RETURN] for value in seed)
     assert any(value is not None for seed in silent["lines"][html_data.KL] for value in seed)
 

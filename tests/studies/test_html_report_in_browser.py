@@ -1,5 +1,6 @@
 """The page of a study in a real browser: what is drawn, and what it does when it is used."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -103,16 +104,16 @@ def mean_of(data: dict[str, Any], env: str, view: int, label: str, metric: str =
 
 
 def test_charts_are_drawn(page: Browser, data: dict[str, Any]) -> None:
-    assert list(lines(page)) == ["divisor 1", "divisor 4", "divisor 16"]
+    assert list(lines(page)) == ["c = 1 (base)", "c = 4", "c = 16"]
     sizes = page.run(
         "[...document.querySelectorAll('#curves-plot .mean, #curves-plot .band')]"
         ".map(e => e.getBBox()).map(b => [b.width, b.height])"
     )
     assert len(sizes) == 6
     assert all(width > 400 and height > 100 for width, height in sizes)
-    assert page.run("document.querySelectorAll('#scores-plot .point').length") == 2 * 9
-    assert page.run("document.querySelectorAll('#scores-plot .dot').length") == 2 * 9 * 9
-    assert page.run("document.querySelectorAll('#gaps-plot .bar').length") == len(data["gaps"]["bars"]) == 12
+    assert page.run("document.querySelectorAll('#scores-plot .point').length") == 2 * 8
+    assert page.run("document.querySelectorAll('#scores-plot .dot').length") == 2 * 8 * 9
+    assert page.run("document.querySelectorAll('#gaps-plot .bar').length") == len(data["gaps"]["bars"]) == 11
     assert page.run("document.querySelectorAll('.legend .entry').length") == 3 + 3 + 2 + 4
 
 
@@ -128,6 +129,21 @@ def test_the_mean_over_environments_has_a_panel_for_each_treatment(page: Browser
     assert shown == sorted((line["mean"][-1] for line in panels[0]["lines"]), reverse=True)
     click(page, "#averages-legend .entry", 2)
     assert page.run("document.querySelectorAll('#averages-plot .mean').length") == 8
+    assert f"has them: c = 16 of {made_up_study.LONG}." in texts(page, "#averages-note")[0]
+
+
+def test_a_reference_is_dashed_and_gray_in_every_chart(browser: Browser, tmp_path: Path) -> None:
+    """And a level has the same color in all of them."""
+    study = dataclasses.replace(made_up_study.STUDY, name="compared", everywhere={}, reference={"divisor": 1})
+    path = made_up_study.write_study(tmp_path / "compared", study=study)
+    report(path, study)
+    browser.open(path / "report.html")
+    style = "[...new Set([...document.querySelectorAll('{} .mean')].filter(e => e.dataset.series === '{}')"
+    style += ".map(e => [e.style.stroke, e.getAttribute('stroke-dasharray')].join(' ')))]"
+    for chart in ("#averages-plot", "#curves-plot"):
+        assert browser.run(style.format(chart, "c = 1 (base)")) == ["var(--soft) 6 4"]
+        assert browser.run(style.format(chart, "c = 16")) == ["var(--series-1) "]
+    assert browser.problems == []
 
 
 def test_every_choice_can_be_drawn(page: Browser, data: dict[str, Any]) -> None:
@@ -148,7 +164,7 @@ def test_every_choice_can_be_drawn(page: Browser, data: dict[str, Any]) -> None:
 def test_names_switch_lines_off_and_on(page: Browser) -> None:
     before = lines(page)
     click(page, "#curves-legend .entry", 1)
-    assert list(lines(page)) == list(lines(page, "band")) == ["divisor 1", "divisor 16"]
+    assert list(lines(page)) == list(lines(page, "band")) == ["c = 1 (base)", "c = 16"]
     pressed = "[...document.querySelectorAll('#curves-legend .entry')].map(e => e.getAttribute('aria-pressed'))"
     assert page.run(pressed) == ["true", "false", "true"]
     click(page, "#curves-legend .entry", 1)
@@ -161,7 +177,7 @@ def test_names_switch_lines_off_and_on(page: Browser) -> None:
     page.run("document.querySelector('#curves-legend .entry').focus()")
     page.press("Enter")
     page.settle()
-    assert list(lines(page)) == ["divisor 1"]
+    assert list(lines(page)) == ["c = 1 (base)"]
     click(page, "#curves-legend .all", 0)
     page.run("document.activeElement.blur()")
     page.settle()
@@ -249,7 +265,7 @@ def test_runs_that_diverged_and_runs_without_an_episode(page: Browser) -> None:
     assert "2 of 3 diverged" in "".join(texts(page, "#curves-legend .lost"))
     choose(page, "curves-environment", 1)
     choose(page, "curves-view", 2)
-    assert lines(page)["divisor 16"] == ""
+    assert lines(page)["c = 16"] == ""
     assert texts(page, "#curves-legend .lost") == ["no values"]
     for place in (0, 1):
         click(page, "#curves-legend .entry", place)
@@ -287,6 +303,9 @@ def test_scores_of_an_environment(page: Browser, data: dict[str, Any]) -> None:
     page.hover(x + width / 2, y + height / 2)
     page.settle()
     assert own[2]["variant"] in texts(page, "#scores-plot .tip")[0]
+    choose(page, "scores-environment", 2)  # with a variant in which no episode ended
+    assert page.run("document.querySelectorAll('#scores-plot .point').length") == 8
+    assert texts(page, "#scores-plot .empty") == ["no episode ended"]
 
 
 def test_gaps_are_on_a_square_root_axis(page: Browser, data: dict[str, Any]) -> None:
@@ -298,7 +317,7 @@ def test_gaps_are_on_a_square_root_axis(page: Browser, data: dict[str, Any]) -> 
     scale = [height / abs(value) ** 0.5 for value, height in bars if height > 2]
     assert scale == pytest.approx([scale[0]] * len(scale), rel=1e-3)
     click(page, "#gaps-legend .entry", 0)
-    assert page.run("document.querySelectorAll('#gaps-plot .bar').length") == 9
+    assert page.run("document.querySelectorAll('#gaps-plot .bar').length") == 8
 
 
 def test_tables_sort(page: Browser) -> None:
@@ -315,7 +334,7 @@ def test_tables_sort(page: Browser) -> None:
     assert column(1) == original
     click(page, head, 0)
     names = column(0)
-    assert names.index("all rules, divisor 4") < names.index("all rules, divisor 16"), "numbers in names count"
+    assert names.index("all rules, c = 4") < names.index("all rules, c = 16"), "numbers in names count"
 
 
 def test_what_is_missing_is_sorted_to_the_end(page: Browser) -> None:
@@ -349,7 +368,7 @@ def test_on_a_narrow_screen_names_are_free_of_lines_and_tables_show_that_they_sc
     last_line = max(place for kind, place, *_ in parts if kind == "axis")
     strips = [part for part in parts if part[0] == "row strip"]
     names = [part for part in parts if part[0] == "name"]
-    assert len(strips) == len(names) == 9
+    assert len(strips) == len(names) == 8
     for (_, over, top, bottom), (_, _, begin, end) in zip(strips, names, strict=True):
         assert over > last_line
         assert top <= begin < end <= bottom

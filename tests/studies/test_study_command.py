@@ -1,6 +1,7 @@
 """The command `study`: list, run, report, and what it complains about."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import fake_study
 import pytest
 
 from isobatch.cli.main import main
+from isobatch.cli.study import BLOG_POST_MINUTES
 from isobatch.errors import RunError
 from isobatch.studies import runner
 from isobatch.studies.claims import STUDIES
@@ -21,6 +23,7 @@ from isobatch.studies.study_directory import StudyDirectory
 pytestmark = pytest.mark.xdist_group("studies")
 
 
+PAGES = Path(__file__).parents[2] / "docs"
 FAKE = fake_study.STUDY
 
 
@@ -42,7 +45,7 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert "part 3 of 3" in progress
     assert f"Report, to open in a browser: {out / 'report.html'}" in printed.replace("\n", "")
     pictures = sorted(path.name for path in out.glob("*.png"))
-    assert pictures == ["averages.png", "curves-4.png", "curves-8.png", "scores.png"]
+    assert pictures == ["curves-4.png", "curves-8.png", "scores.png"]  # no average: one setting is on both environments
     assert {path.with_suffix(".svg") for path in out.glob("*.png")} == set(out.glob("*.svg"))
     for path in (*out.glob("*.png"), *out.glob("*.svg")):
         path.unlink()
@@ -55,6 +58,43 @@ def test_the_command_runs_reports_and_lists(tmp_path: Path, capsys: pytest.Captu
     assert Path(found["page"]) == out / "report.html"
     assert main(["study", "list", "--json"]) == 0
     assert {study["name"] for study in json.loads(capsys.readouterr().out)["studies"]} == {*STUDIES, "pendulum-post"}
+
+
+def test_the_list_sums_its_minutes(capsys: pytest.CaptureFixture) -> None:
+    """The hours of `transfer` are those of its page."""
+    assert main(["study", "list"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    total = BLOG_POST_MINUTES + sum(study.minutes for study in STUDIES.values() if study.minutes)
+    (hours,) = re.findall(
+        r"all of it takes ([\d.]+) hours on two cores", (PAGES / "results" / "transfer.md").read_text()
+    )
+    assert f"minutes of all: {total}; transfer, which is not in it: {hours} hours, one run after the other" in said
+    assert "with `--processes 2` (asynchrony without)" in said
+    alone = [name for name in STUDIES if "--processes" not in text_of(name) and name != "transfer"]
+    assert alone == ["asynchrony"]
+
+
+def text_of(study: str) -> str:
+    return (PAGES / "results" / f"{study}.md").read_text()
+
+
+def test_the_page_names_every_study_with_its_seeds() -> None:
+    page = (PAGES / "studies.md").read_text()
+    asked, results = page.split("## What they ask")[1].split("## Scales")
+    results = results.split("## Files")[0]
+    quick, laptop = (re.findall(rf"\| `{scale}` \| (.*) \|\n", results)[0] for scale in ("quick", "laptop"))
+    for name, study in STUDIES.items():
+        assert f"| `{name}` |" in asked
+        assert f"(results/{name}.md)" in results
+        sizes = {scale: study.grid(scale).sizes() for scale in ("quick", "laptop")}
+        if (seeds := sizes["quick"]["seeds"]) != 4:
+            assert seeds == 3
+            assert re.search(rf"4 seeds \(.*`{name}`.* 3\)", quick)
+        if (seeds := sizes["laptop"]["seeds"]) != 6:
+            assert re.search(rf"6 seeds \(.*`{name}` {seeds}\b", laptop)
+        if not any("CartPole" in env for env in sizes["quick"]["environments"]):
+            (env,) = (env.removesuffix("-v1") for env in sizes["quick"]["environments"])
+            assert f"`{name}` has {env} alone" in quick
 
 
 @pytest.mark.usefixtures("registered")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
 from isobatch.formatting import byte_text, counted, rounded
-from isobatch.rescaling.cautions import FEW_ITERATIONS, GOOD_ROWS
-from isobatch.settings.accounting import Samples, samples_used
+from isobatch.rescaling.cautions import FEW_ITERATIONS
+from isobatch.settings.accounting import GOOD_ROWS, Samples, samples_used
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
@@ -100,7 +100,10 @@ def useful_envs(config: Config, facts: Facts) -> Said:
     speeds = ", ".join(f"{speed:,.0f} with {count:,}" for count, speed in facts.throughput)
     more = ": more add samples to an iteration, no speed" if n > useful else ""
     text = f"steps per second: {speeds}. Up to {useful:,} environments are of use, here {n:,}{more}."
-    return n >= useful / 2, text, Suggestion("num_envs", n, useful)
+    enough = n >= useful / 2
+    if not enough:
+        text += f" With more of them the batches grow: isobatch rescale --to-num-envs {useful} goes with it."
+    return enough, text, Suggestion("num_envs", n, useful)
 
 
 def enough_envs(config: Config, facts: Facts) -> Said:
@@ -347,6 +350,17 @@ CHECKS: dict[str, tuple[Callable[[Config, Facts], Said], str]] = {  # by name, w
     "reproducible": (reproducible, GUIDE),
 }
 
+# Rules of thumb that are ours, and the guide's own on the same lever, which win where they pass.
+# Not `per-device`: what cannot be shared equally is refused, whatever anybody recommends.
+OURS_AND_THE_GUIDES: dict[str, tuple[str, str]] = {
+    "enough-envs": ("mixed-minibatch", f"a minibatch has several environments; at least {FEWEST_ENVS} is {OURS}"),
+    "envs-for-throughput": ("useful-envs", "steps per second were measured, the two times only stand for them"),
+    "rollout-length": (
+        "credit-horizon",
+        "the horizon comes from this run's gamma and lambda, the least length knows neither",
+    ),
+}
+
 
 def conflicts(samples: Samples, findings: list[Finding]) -> list[Conflict]:
     """Checks that contradict each other, and which one to follow; `samples` are those of the config."""
@@ -366,9 +380,9 @@ def conflicts(samples: Samples, findings: list[Finding]) -> list[Conflict]:
                 "batch (section 3.1), not 256"
             )
             disputes.append(Conflict("minibatch-count", "minibatch-size", why))
-    if status["rollout-length"] == "warn" and status["credit-horizon"] == "pass":
-        why = "the horizon comes from this run's gamma and lambda, the least length knows neither"
-        disputes.append(Conflict("credit-horizon", "rollout-length", why))
+    for ours, (guides, why) in OURS_AND_THE_GUIDES.items():
+        if status[ours] == "warn" and status[guides] == "pass":
+            disputes.append(Conflict(guides, ours, why))
     return disputes
 
 

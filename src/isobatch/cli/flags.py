@@ -183,6 +183,10 @@ def config_from(args: argparse.Namespace, any_env: bool = False) -> Config:
     if "preset" in settings:
         name = parse_value("preset", settings.pop("preset"), str)
         if name not in PUBLISHED:
+            from isobatch.cli.study import BLOG_POST
+
+            if name == BLOG_POST:
+                raise UsageError(f"preset={name!r} is no preset but a study: use `isobatch study run {name}`.")
             raise unknown_name(f"preset={name!r}", name, PUBLISHED)
         if "algo" in settings:
             raise UsageError(f"preset={name!r} and algo={settings['algo']!r} cannot go together: give one of them.")

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from isobatch.studies.grid import GridSizes
 
 BLOG_POST = "pendulum-post"  # figures and claims of a blog post, which has one size
-BLOG_POST_MINUTES = 5  # as the studies' minutes
+BLOG_POST_MINUTES = 3  # 2 min 40 s on two quiet cores: `python docs/results/gradients.py --only post`
 BLOG_POST_CLAIM = "Samples of one trajectory are alike, so long rollouts are noisy (the figures of a blog post, again)."
+BY_ITSELF = "asynchrony"  # measured without `--processes 2`, since its actors are processes already
+# Studies that were trained beside other work: by the speed that each run has by itself (docs/results/transfer.md).
+HOURS_IN_A_ROW = {"transfer": 1.7}
 ACTIONS = {"list": None, "run": "the name of a study (`isobatch study list`)", "report": "the directory of a study"}
 
 
@@ -64,15 +67,28 @@ def _list(args: argparse.Namespace) -> int:
         studies.append({"name": BLOG_POST, "claim": BLOG_POST_CLAIM, "laptop_minutes": BLOG_POST_MINUTES})
         console.print_json({"studies": studies})
         return 0
-    console.out.print("settings x seeds, and environment steps of all of them, at each scale; minutes on 2 cores:")
-    console.out.print("one to three for quick; for laptop as measured; paper is for a cluster\n")
+    console.out.print(
+        "settings x seeds, and environment steps of all of them, at each scale; minutes on 2 cores, of laptop"
+    )
+    console.out.print(
+        f"as measured with `--processes 2` ({BY_ITSELF} without); quick takes one to three, paper a cluster\n"
+    )
     rows = [
         [name, *map(_size, sizes[name].values()), str(study.minutes or "-"), study.claim]
         for name, study in STUDIES.items()
     ]
     rows.append([BLOG_POST, *("-" for _ in SCALES), str(BLOG_POST_MINUTES), BLOG_POST_CLAIM])
     console.out.print(console.text_table(["study", *SCALES, "minutes", "claim"], rows))
+    minutes = BLOG_POST_MINUTES + sum(study.minutes or 0 for study in STUDIES.values())
+    untimed = [name for name, study in STUDIES.items() if study.minutes is None]
+    others = "".join(f"; {name}, which is not in it: {_in_a_row(name)}" for name in untimed)
+    console.out.print(f"\nminutes of all: {minutes}{others}")
     return 0
+
+
+def _in_a_row(name: str) -> str:
+    hours = HOURS_IN_A_ROW.get(name)
+    return f"{hours} hours, one run after the other" if hours else "not measured"
 
 
 def _size(sizes: GridSizes) -> str:

@@ -122,17 +122,23 @@ def train_first(args: argparse.Namespace, command: str, **changes: object) -> Pa
 
 def introduce(config: Config, options: Options, run_dir: Path, head: Output) -> None:
     """What is going to be trained."""
-    seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
-    head.print(console.subject(config.algo, config.env, f", {seeds}"))
-    lines = batch_accounting(config)
     from isobatch.envs.registry import environment_of
 
+    time_limit = None
+    if config.complete_episodes:  # refused before anything is said of a run that cannot be
+        from isobatch.learning.state import check_whole_episodes
+
+        check_whole_episodes(config, environment_of(config))
+        time_limit = environment_of(config).max_steps
+    seeds = f"seed {options.seed}" if options.num_seeds == 1 else f"seeds {options.seed} to {options.seeds[-1]}"
+    head.print(console.subject(config.algo, config.env, f", {seeds}"))
+    lines = batch_accounting(config, time_limit)
     if config.policy_iterations_per_phase:
         from isobatch.training.memory import phase_bytes
 
         lines.append(("phase memory", byte_text(phase_bytes(config, environment_of(config), options.num_seeds))))
     if config.complete_episodes:
-        used, batch = samples_used(config, environment_of(config).max_steps or None), config.geometry.iteration_batch
+        used, batch = samples_used(config, time_limit), config.geometry.iteration_batch
         steps = f"{used.bound}{counted(used.iteration, 'step')}"
         sentence = f"used: {steps} of the {batch:,} ({used.iteration / batch:.0%})"
         lines.insert(1, ("whole episodes", f"{sentence}, those of episodes that end in their row at any length"))

@@ -55,7 +55,7 @@ def mean_squared_error(variance: Estimate, bias: Estimate) -> Estimate:
 
     Example:
         >>> import isobatch as ib
-        >>> variance = ib.gradients.direct_variance(ib.gradients.gram_of([[1.0], [3.0]]), resamples=0)
+        >>> variance = ib.gradients.direct_variance(ib.gradients.gram_of([[1.0], [3.0]]), interval=False)
         >>> ib.gradients.mean_squared_error(variance, variance).value
         4.0
     """

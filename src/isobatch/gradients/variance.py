@@ -6,7 +6,7 @@ where E[g_i] depends on the time step of i:
     Var(G_B) = Tr Cov(G_B) = E|G_B - mu|^2 = (1/B^2) E[ sum_i |d_i|^2 + sum_{i != j} d_i . d_j ].
 
 The first sum is the individual variance; pairs i != j are of one trajectory at some lag (`within`) or of two
-trajectories of the batch (`across`). The batch is the independent unit, which intervals resample.
+trajectories of the batch (`across`). The batch is the independent unit: intervals resample it, or leave one out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from isobatch.gradients.layout import Layout, square
 from isobatch.gradients.pairs import ACROSS, COVARIANCE, INDIVIDUAL, WITHIN, PairSums, pair_sums
+from isobatch.statistics.aggregates import jackknifed
 from isobatch.statistics.bootstrap import Estimate, Statistic, estimate, pair_mean, ratio, unit_mean
 
 
@@ -115,7 +116,7 @@ def direct(batch_gram: np.ndarray) -> Statistic:
     return lambda w: unit_mean(np.diag(batch_gram), w) - pair_mean(batch_gram, w)
 
 
-def direct_variance(batch_gram: ArrayLike, resamples: int = 1000, seed: int = 0) -> Estimate:
+def direct_variance(batch_gram: ArrayLike, interval: bool = True) -> Estimate:
     """Var(G_B) = mean_k |G_k|^2 - mean_(k != l) G_k . G_l, from independent batches alone.
 
     The sample variance, summed over parameters, as in McCandlish et al. (2018), appendix A,
@@ -123,16 +124,20 @@ def direct_variance(batch_gram: ArrayLike, resamples: int = 1000, seed: int = 0)
 
     Args:
         batch_gram: inner products of K independent batch gradients [K, K]: two for the value, four for its interval.
-        resamples: of the bootstrap over batches; 0 leaves the interval out.
-        seed: of the bootstrap.
+        interval: False leaves it out.
 
     Returns:
-        An estimate with its interval, which does not go below 0.
+        An estimate with its interval, which allows for the skewness of squared lengths and does not go below 0. How
+        often it holds the truth: `docs/gradients.md`.
 
     Example:
         >>> import isobatch as ib
-        >>> ib.gradients.direct_variance(ib.gradients.gram_of([[1.0], [3.0]]), resamples=0).value
+        >>> ib.gradients.direct_variance(ib.gradients.gram_of([[1.0], [3.0]]), interval=False).value
         2.0
     """
     batch_gram = square(batch_gram)
-    return estimate(direct(batch_gram), len(batch_gram), resamples, seed, distinct=2, what="batches", least=0.0)
+    statistic, batches = direct(batch_gram), len(batch_gram)
+    if not interval:
+        return estimate(statistic, batches, resamples=0, what="batches")
+    found = jackknifed(statistic, batches, what="batches")
+    return Estimate(found.value, max(found.low, 0.0), max(found.high, 0.0))

@@ -25,6 +25,7 @@ from isobatch.rollouts.host_rollout import host_carry
 from isobatch.rollouts.jax_rollout import start_envs
 from isobatch.rollouts.segment import EnvCarry, Segment
 from isobatch.rollouts.staleness import empty_queue, has_fillers, seen_dtype
+from isobatch.settings.accounting import GOOD_ROWS
 from isobatch.settings.config import Config, Hypers
 from isobatch.settings.schedules import ADAPTIVE, ranges_at, schedule_of
 
@@ -126,8 +127,8 @@ def _first_seed(states: TrainState) -> TrainState:
     return jax.tree.map(lambda leaf: leaf[0], states)
 
 
-def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: UInt32[Array, ""]) -> TrainState:
-    """The state of fresh networks."""
+def check_whole_episodes(config: Config, env: AnyEnvironment) -> None:
+    """Raise where a row has no room for a whole episode of any length, so that none may ever be learned from."""
     if config.complete_episodes and not env.max_steps:
         raise UsageError(
             f"complete_episodes=True needs a time limit, and {config.env} has none that is known: register it with "
@@ -136,8 +137,13 @@ def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: U
     if config.complete_episodes and config.num_steps < env.max_steps:
         raise UsageError(
             f"num_steps={config.num_steps} is too short for complete episodes of {config.env}, which last up to "
-            f"{env.max_steps} steps: use at least that, better twice as much, or complete_episodes=False."
+            f"{env.max_steps} steps: use at least that, better {GOOD_ROWS} times as much, or complete_episodes=False."
         )
+
+
+def first_state(config: Config, env: AnyEnvironment, networks: Networks, seed: UInt32[Array, ""]) -> TrainState:
+    """The state of fresh networks."""
+    check_whole_episodes(config, env)
     key, env_key = jax.random.split(jax.random.key(seed))
     optimizer = make_optimizer(config, config.hypers).init(networks)
     learner = Learner(

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 
 from isobatch.formatting import rounded
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
-from isobatch.settings.accounting import surely_used
+from isobatch.settings.accounting import GOOD_ROWS, samples_used, surely_used
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
 FEW_ITERATIONS = 50
 COLLAPSED = 0.5  # of the share of samples that whole episodes use: less of it left is a collapse
-GOOD_ROWS = 4  # time limits that a row should hold, where whole episodes are used
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
 
@@ -29,23 +28,30 @@ def several_epochs(before: Config, after: Config) -> str:
     )
 
 
-def critical_batch_size(before: Config, after: Config, critical_batch: float | None) -> str:
-    """Section 3.1 and McCandlish et al. (2018): samples needed grow as 1 + B/B_crit."""
-    old, new = before.geometry.optimization_batch, after.geometry.optimization_batch
+def critical_batch_size(
+    before: Config, after: Config, critical_batch: float | None, time_limit: int | None = None
+) -> str:
+    """Section 3.1 and McCandlish et al. (2018): samples needed grow as 1 + B/B_crit.
+
+    B is what is learned from: of whole episodes the samples that are surely used, up to all where no limit is known.
+    """
+    was, is_now = samples_used(before, time_limit), samples_used(after, time_limit)
+    old, new = was.optimization, is_now.optimization
     if old == new:
         return ""
+    sizes = f"optimization batch {was.per_minibatch} -> {is_now.per_minibatch}"
     if critical_batch is None:
         if new < old:
             return (
-                f"optimization batch {old:,} -> {new:,}: the base must itself be well under the critical batch "
+                f"{sizes}: the base must itself be well under the critical batch "
                 "size, which was not given; from one above it, smaller ones learn faster per step instead of alike. "
                 "Pass critical_batch (its gradient noise scale) to have this checked."
             )
         return (
-            f"optimization batch {old:,} -> {new:,}: the rules hold only well under the critical batch size, which "
+            f"{sizes}: the rules hold only well under the critical batch size, which "
             "was not given; pass critical_batch (its gradient noise scale) to have this checked."
         )
-    worst = max(old, new)
+    worst, largest = max((old, was.per_minibatch), (new, is_now.per_minibatch))
     if worst < NEAR_CRITICAL * critical_batch:
         return ""
     critical = f"the critical batch size of {rounded(critical_batch, 6)}"
@@ -53,15 +59,16 @@ def critical_batch_size(before: Config, after: Config, critical_batch: float | N
     formula = "(1 + B'/B_crit) / (1 + B/B_crit)"
     if new < old and old > critical_batch:
         return (
-            f"the base's own optimization batch of {old:,} is above {critical}: shrinking costs nothing down to there, "
-            f"since what is beyond it is wasted, and the rules are not to be expected to keep the curve. At {new:,} "
-            f"count on learning sooner, with {cost} for the same result ({formula}); the learning rate may be too low, "
-            "since above the critical batch size a smaller batch needs no smaller step: tune it again, upwards."
+            f"the base's own optimization batch of {was.per_minibatch} is above {critical}: shrinking costs nothing "
+            "down to there, since what is beyond it is wasted, and the rules are not to be expected to keep the curve. "
+            f"With {is_now.per_minibatch} count on learning sooner, with {cost} for the same result ({formula}); the "
+            "learning rate may be too low, since above the critical batch size a smaller batch needs no smaller step: "
+            "tune it again, upwards."
         )
     place = "above" if worst > critical_batch else "near"
     base = ", and so is the base" if old > critical_batch else ""
     return (
-        f"an optimization batch of {worst:,} is {place} {critical}{base}: expect to need {cost} for the same result "
+        f"an optimization batch of {largest} is {place} {critical}{base}: expect to need {cost} for the same result "
         f"({formula})."
     )
 
@@ -342,7 +349,7 @@ def cautions(
         whole_episodes(before, after, time_limit),
         several_epochs(before, after),
         proximal_age_changes(before, after),
-        critical_batch_size(before, after, critical_batch),
+        critical_batch_size(before, after, critical_batch, time_limit),
         advantage_clamp(before, after, rules),
         phase_rounding(before, after),
         minibatch_normalization(before, after),

@@ -8,15 +8,17 @@ from isobatch.formatting import counted, rounded
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass
 
+GOOD_ROWS = 4  # time limits that a row should hold, where whole episodes are used: three quarters are surely used then
 
-def batch_accounting(config: Config) -> list[tuple[str, str]]:
-    """Label and sentence for each quantity, in the order of the way of the data."""
+
+def batch_accounting(config: Config, time_limit: int | None = None) -> list[tuple[str, str]]:
+    """Label and sentence for each quantity, in the order of the way of the data; `time_limit` is the environment's."""
     g, beta = config.geometry, config.hypers.beta_prox
     minibatches, steps = counted(g.num_minibatches, "minibatch"), counted(g.iteration_batch, "step")
     in_all = g.gradient_steps * (config.num_iterations - config.staleness)
     lines = {
         "iteration batch": f"{counted(g.num_envs, 'environment')} x {counted(g.num_steps, 'step')} = {steps}",
-        "optimization batch": f"{g.iteration_batch:,} / {minibatches} = {counted(g.optimization_batch, 'sample')}",
+        "optimization batch": f"{g.iteration_batch:,} / {minibatches} = {_samples_of_a_step(config, time_limit)}",
         **_shards(config),
         "gradient steps": f"{minibatches} x {counted(g.update_epochs, 'epoch')} "
         f"= {g.gradient_steps:,} per iteration, {in_all:,} in all",
@@ -38,6 +40,16 @@ def batch_accounting(config: Config) -> list[tuple[str, str]]:
     run = counted(config.env_steps, "environment step")
     lines["run"] = f"{counted(config.num_iterations, 'iteration')} = {run} per seed"
     return list(lines.items())
+
+
+def _samples_of_a_step(config: Config, time_limit: int | None) -> str:
+    """Samples of a minibatch; of whole episodes those that are used, in the mean where there are several."""
+    collected = counted(config.geometry.optimization_batch, "sample")
+    used = samples_used(config, time_limit)
+    if not used.bound:
+        return collected
+    mean = " in the mean" if config.num_minibatches > 1 else ""
+    return f"{used.per_minibatch} of {collected}{mean}"
 
 
 def _actors(config: Config) -> dict[str, str]:

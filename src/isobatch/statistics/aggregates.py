@@ -18,7 +18,14 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from isobatch.errors import UsageError
-from isobatch.statistics.bootstrap import LEAST_FOR_INTERVAL, LEVEL, Estimate, percentile_interval
+from isobatch.statistics.bootstrap import (
+    LEAST_FOR_INTERVAL,
+    LEVEL,
+    Estimate,
+    Statistic,
+    check_units,
+    percentile_interval,
+)
 
 Scores = Mapping[str, ArrayLike] | Sequence[ArrayLike] | np.ndarray
 Groups = Sequence[np.ndarray]  # one array [..., seeds] for each environment
@@ -103,6 +110,19 @@ def skewed_mean(x: np.ndarray) -> Estimate:
         t = 3 / a * (np.cbrt(1 + a * (t - a / 6)) - 1)
     low, high = mean - t * deviation / (n - 1) ** 0.5
     return Estimate(mean, float(low), float(high))
+
+
+def jackknifed(statistic: Statistic, units: int, distinct: int = 2, what: str = "units") -> Estimate:
+    """The statistic of all units, with the interval of `skewed_mean` of its pseudo-values
+    n S - (n - 1) S_(-i) (Tukey 1958).
+
+    For a U-statistic of order two, such as a variance, these are one number for each unit whose mean is S. Where they
+    are skewed, as squared lengths are, the interval holds the truth more often than a percentile bootstrap's does.
+    """
+    check_units(units, distinct, what, interval=True)
+    value = float(statistic(np.ones(units)))
+    interval = skewed_mean(units * value - (units - 1) * statistic(1.0 - np.eye(units)))
+    return Estimate(value, interval.low, interval.high)
 
 
 def stratified(statistic: Callable[[Groups], np.ndarray], groups: Groups, resamples: int, seed: int) -> Estimate:

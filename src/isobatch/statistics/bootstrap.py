@@ -100,15 +100,20 @@ def estimate(
     where it is not a number. `least` is the least that the true value can be: no end is below, while the value itself,
     where it is unbiased, may be.
     """
-    needed = max(distinct, LEAST_FOR_INTERVAL) if resamples else distinct
-    if units < needed:
-        purpose = "an estimate with an interval" if resamples else "this estimate"
-        raise UsageError(f"{what} = {units}: {purpose} needs at least {needed} independent {what}; collect more")
+    check_units(units, distinct, what, interval=resamples > 0)
     value = float(statistic(np.ones(units)))
     if not resamples:
         return Estimate(value)
     w = resample(units, resamples, seed).astype(np.float64)
     return percentile_interval(value, np.maximum(statistic(w[np.count_nonzero(w, axis=1) >= distinct]), least))
+
+
+def check_units(units: int, distinct: int, what: str, interval: bool) -> None:
+    """Raise where there are fewer units than the statistic, or its interval, needs."""
+    needed = max(distinct, LEAST_FOR_INTERVAL) if interval else distinct
+    if units < needed:
+        purpose = "an estimate with an interval" if interval else "this estimate"
+        raise UsageError(f"{what} = {units}: {purpose} needs at least {needed} independent {what}; collect more")
 
 
 def percentile_interval(value: float, resamples: np.ndarray) -> Estimate:

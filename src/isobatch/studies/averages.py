@@ -9,10 +9,9 @@ import numpy as np
 
 from isobatch.errors import UsageError
 from isobatch.statistics.normalization import ReturnRange, bounds_of, normalize, within
-from isobatch.studies.charts import in_all_views, is_reference, seed_lines, views_of
+from isobatch.studies.charts import in_all_views, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import levels, select
-from isobatch.studies.summary_table import variant_name
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import RETURN, Table
 
@@ -22,7 +21,7 @@ class MeanLine:
     """Mean over seeds and the ends of a band of one standard deviation, [P], of each seed's mean over environments."""
 
     label: str
-    reference: bool
+    color: int | None  # its place; None for the reference
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -40,11 +39,8 @@ class Averages:
     x_label: str
     envs: list[str]
     panels: list[MeanPanel]
-
-    @property
-    def labels(self) -> list[str]:
-        """Of all lines; a label has one color in all panels."""
-        return list(dict.fromkeys(line.label for panel in self.panels for line in panel.lines))
+    colors: dict[str, int | None]  # of all labels, in the order of the legend
+    left_out: list[str]  # panels and lines, since not every environment has them
 
 
 def averages_of(
@@ -55,15 +51,20 @@ def averages_of(
     lengths = {row["env_steps"] for row in rows}
     x = np.linspace(0, lengths.pop() if len(lengths) == 1 else 1.0, points + 1)[1:]
     x_label = "share of the run" if lengths else "environment steps"
-    panels = []
-    for view in views_of(study, rows, factors, by):
+    panels: list[MeanPanel] = []
+    without_panel: list[str] = []
+    missing: dict[str, list[str]] = {}  # label -> titles of panels
+    views = views_of(study, rows, factors, by)
+    for view in views:
         lines: dict[str, dict[str, str]] = {}  # label -> environment -> cell
         of_cell = {row["cell"]: row for row in view.rows}
         for cell, row in of_cell.items():
-            lines.setdefault(label_of(study, row, factors, by), {})[row["env"]] = cell
-        drawn, of_view = [], False  # whether a line is there that is not in every view
+            lines.setdefault(view.labels[cell], {})[row["env"]] = cell
+        of_panel, lacking = [], []
+        of_view = False  # whether a line is there that is not in every view
         for label, cells in lines.items():
             if list(cells) != envs:
+                lacking.append(label)
                 continue
             try:
                 each = [
@@ -73,20 +74,25 @@ def averages_of(
             except UsageError:  # an environment whose returns have no range
                 return None
             bounds = np.mean([normalize(env, bounds_of(env), study.ranges) for env in envs], axis=0)
-            line = mean_line(label, is_reference(study, of_cell[cells[envs[0]]]), np.mean(each, axis=0), bounds)
-            if not np.all(np.isnan(line.mean)):
-                drawn.append(line)
-                of_view |= not in_all_views(study, of_cell[cells[envs[0]]])
+            line = mean_line(label, view.colors[label], np.mean(each, axis=0), bounds)
+            if np.all(np.isnan(line.mean)):
+                lacking.append(label)
+                continue
+            of_panel.append(line)
+            of_view |= not in_all_views(study, of_cell[cells[envs[0]]])
         if of_view:
-            panels.append(MeanPanel(view.title, drawn))
-    return Averages(x, x_label, envs, panels) if panels else None
-
-
-def label_of(study: Study, row: Row, factors: list[str], by: str) -> str:
-    """What tells a line from the others of its panel; a reference is called by what makes it one."""
-    if is_reference(study, row):
-        return variant_name(row, list(study.reference))
-    return variant_name(row, [factor for factor in factors if factor != by] or factors)
+            panels.append(MeanPanel(view.title, of_panel))
+            for label in lacking:
+                missing.setdefault(label, []).append(view.title)
+        else:
+            without_panel.append(view.title)
+    if not panels:
+        return None
+    drawn = {line.label for panel in panels for line in panel.lines}
+    colors = {label: place for label, place in views[0].colors.items() if label in drawn}
+    # A line is named with its panels where others have one of that name.
+    lines_out = [f"{label} of {', '.join(titles)}" if label in drawn else label for label, titles in missing.items()]
+    return Averages(x, x_label, envs, panels, colors, [*without_panel, *lines_out])
 
 
 def normalized(runs: list[Row], table: Table | None, points: int, ranges: Mapping[str, ReturnRange]) -> np.ndarray:
@@ -106,9 +112,9 @@ def normalized(runs: list[Row], table: Table | None, points: int, ranges: Mappin
     return lines
 
 
-def mean_line(label: str, reference: bool, seeds: np.ndarray, bounds: np.ndarray) -> MeanLine:
+def mean_line(label: str, color: int | None, seeds: np.ndarray, bounds: np.ndarray) -> MeanLine:
     """Of lines [S, P]; the band goes no further than episodes can, `bounds`."""
     known = ~np.all(np.isnan(seeds), axis=0)
     mean, deviation = np.full(seeds.shape[1], np.nan), np.full(seeds.shape[1], np.nan)
     mean[known], deviation[known] = np.nanmean(seeds[:, known], axis=0), np.nanstd(seeds[:, known], axis=0)
-    return MeanLine(label, reference, mean, *within(mean, deviation, *bounds))
+    return MeanLine(label, color, mean, *within(mean, deviation, *bounds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
@@ -13,8 +14,8 @@ from isobatch.statistics.normalization import bounds_of, halves, range_of
 from isobatch.studies.averages import Averages, averages_of
 from isobatch.studies.charts import WINDOW, Bars, View, gaps_of, longest_run, pairs_of, seed_lines, views_of
 from isobatch.studies.grid import Row, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, select
-from isobatch.studies.summary_table import ALL, SummaryLine, by_variant, variant_name
+from isobatch.studies.scores import FINAL, MEAN, levels, select, with_episodes
+from isobatch.studies.summary_table import ALL, SummaryLine, by_variant
 from isobatch.training.curves import POINTS
 from isobatch.training.metrics import LENGTH, RETURN, Table
 
@@ -105,16 +106,17 @@ def known_range(study: Study, env: str) -> list[float] | None:
 def all_views(study: Study, rows: list[Row], factors: list[str]) -> list[View]:
     """Those of the pictures, and everything at once where there are several."""
     views = views_of(study, rows, factors, study.pictures)
-    labels = {row["cell"]: variant_name(row, factors) for row in rows}
-    return [*views, View("", "everything", rows, labels)] if len(views) > 1 else views
+    everything = [replace(view, title="everything") for view in views_of(study, rows, factors, "")]
+    return [*views, *everything] if len(views) > 1 else views
 
 
 def view_data(view: View) -> dict[str, object]:
-    """Lines by their labels, each with its cell in every environment that has one."""
+    """Lines by their labels, each with the place of its color and its cell in every environment that has one."""
     lines: dict[str, dict[str, str]] = {}
     for row in view.rows:
         lines.setdefault(view.labels[row["cell"]], {})[row["env"]] = row["cell"]
-    return {"title": view.title, "lines": [{"label": label, "cells": cells} for label, cells in lines.items()]}
+    drawn = [{"label": label, "place": view.colors[label], "cells": cells} for label, cells in lines.items()]
+    return {"title": view.title, "lines": drawn}
 
 
 def scores_data(rows: list[Row], factors: list[str], table: list[SummaryLine]) -> list[dict[str, object]]:
@@ -125,7 +127,7 @@ def scores_data(rows: list[Row], factors: list[str], table: list[SummaryLine]) -
         entry: dict[str, object] = {"env": line["env"], "variant": line["variant"], "diverged": line["diverged"]}
         for column in (FINAL, MEAN):
             estimate = {name: short(line[column][name]) for name in ("value", "low", "high")}
-            entry[column] = estimate | {"seeds": [short(row[column]) for row in chosen]}
+            entry[column] = estimate | {"seeds": [short(row[column]) for row in with_episodes(chosen)]}
         entries.append(entry)
     return entries
 
@@ -137,7 +139,7 @@ def averages_data(averages: Averages | None) -> dict[str, object] | None:
         {
             "title": panel.title,
             "lines": [
-                {"label": line.label, "reference": line.reference}
+                {"label": line.label, "place": line.color}
                 | {name: [short(value) for value in getattr(line, name)] for name in ("mean", "low", "high")}
                 for line in panel.lines
             ],
@@ -145,7 +147,8 @@ def averages_data(averages: Averages | None) -> dict[str, object] | None:
         for panel in averages.panels
     ]
     x = {"last": float(averages.x[-1]), "label": averages.x_label}
-    return {"x": x, "envs": averages.envs, "labels": averages.labels, "panels": panels}
+    labels = [{"label": label, "place": place} for label, place in averages.colors.items()]
+    return {"x": x, "envs": averages.envs, "labels": labels, "left_out": averages.left_out, "panels": panels}
 
 
 def bars_data(figure: Bars | None) -> dict[str, object] | None:
@@ -157,7 +160,7 @@ def bars_data(figure: Bars | None) -> dict[str, object] | None:
     ]
     sides = [{"name": name, "count": len(envs)} for name, envs in halves(figure.envs).items()]
     drawn = {"variants": figure.variants, "envs": figure.envs, "bars": bars, "sides": sides}
-    return {"axis": figure.axis, "note": figure.note} | drawn
+    return {"axis": figure.axis, "square_root": figure.square_root, "note": figure.note} | drawn
 
 
 def varying_settings(rows: list[Row], factors: list[str]) -> tuple[list[str], list[str]]:
@@ -169,9 +172,9 @@ def varying_settings(rows: list[Row], factors: list[str]) -> tuple[list[str], li
     return vary, [name for name in names if name not in vary]
 
 
-def short(value: float) -> float | None:
+def short(value: float | None) -> float | None:
     """Four digits, and nothing for what is not a number."""
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.4g}")
     return int(rounded) if rounded.is_integer() else rounded

@@ -78,9 +78,10 @@ def gaps_in_short(rows: list[Row], lead: str, variants: Mapping[str, Sizes]) -> 
         gaps = [gap(by_size) for by_size in by_score]
         gaps_text = " / ".join(f"{one.value.value:.2f}" for one in gaps)
         chance = " / ".join(f"{one.by_chance.value:.2f}" for one in gaps)
+        p_values = " / ".join(f"{one.p:.2g}" for one in gaps)
         envs = len(next(iter(by_score[0].values())))
         some = "" if envs == len(levels(rows, "env")) else f" on {envs} of them"
-        each.append(f"{name}{some}: {gaps_text} (by chance {chance})")
+        each.append(f"{name}{some}: {gaps_text} (by chance {chance}, p = {p_values})")
     return f"In short, gap in normalized return between {lead}, in the end / over the run: {', '.join(each)}."
 
 

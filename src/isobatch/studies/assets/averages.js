@@ -4,7 +4,7 @@ const averages = { hidden: new Set(), marked: null };
 const averagesCanvas = data.averages && canvasOf(byId("averages-plot"), () => drawAverages());
 
 function drawAverages() {
-  const { x: axis, labels, panels } = data.averages;
+  const { x: axis, panels } = data.averages;
   const width = averagesCanvas.width(), gap = 14;
   const columns = Math.max(1, Math.min(panels.length, Math.floor(width / 250)));
   const lines = panels.flatMap((panel) => panel.lines).filter((line) => !averages.hidden.has(line.label));
@@ -37,16 +37,15 @@ function drawAverages() {
     const own = panel.lines.filter((line) => !averages.hidden.has(line.label));
     const known = (line) => line.mean.map((_, j) => j).filter((j) => line.mean[j] !== null);
     for (const line of own) {
-      const place = labels.indexOf(line.label), there = known(line);
+      const there = known(line);
       const above = there.map((j) => `${at(j)},${y(line.high[j]).toFixed(1)}`);
       const below = there.map((j) => `${at(j)},${y(line.low[j]).toFixed(1)}`).reverse();
-      const style = `fill: ${hue(line, place)}`;
+      const style = `fill: ${color(line.place)}`;
       if (there.length > 1) add("band", line, `M${[...above, ...below].join("L")}Z`, { style });
     }
     for (const line of own) {
-      const place = labels.indexOf(line.label);
       const d = known(line).map((j) => `${at(j)},${y(line.mean[j]).toFixed(1)}`);
-      const look = { style: `stroke: ${hue(line, place)}`, "stroke-dasharray": line.reference ? "6 4" : dash(place) };
+      const look = { style: `stroke: ${color(line.place)}`, "stroke-dasharray": dash(line.place) };
       if (d.length) add("mean", line, `M${d.join("L")}`, look);
     }
     const hit = svg("rect", { class: "hit", x: box.left, y: top, width: box.width, height: box.height });
@@ -55,7 +54,7 @@ function drawAverages() {
       const j = Math.max(0, Math.min(points - 1, Math.round((points * (pixel - box.left)) / box.width) - 1));
       const there = own.filter((line) => line.mean[j] !== null).sort((a, b) => b.mean[j] - a.mean[j]);
       const rows = there.map((line) => [
-        swatch(labels.indexOf(line.label)), line.label, line.mean[j], `± ${show(line.high[j] - line.mean[j], 3)}`,
+        swatch(line.place), line.label, line.mean[j], `± ${show(line.high[j] - line.mean[j], 3)}`,
       ]);
       const unit = axis.label === "environment steps" ? "steps" : "of the run";
       const where = `${show((axis.last * (j + 1)) / points, 3)} ${unit}`;
@@ -68,21 +67,18 @@ function drawAverages() {
   averagesCanvas.show(picture);
 }
 
-const hue = (line, place) => (line.reference ? "var(--soft)" : color(place));
-
 function beginAverages() {
   byId("averages").hidden = !data.averages;
   if (!data.averages) return;
-  const { labels, envs } = data.averages;
-  const entries = labels.map((label, place) => ({ label, place }));
+  const { labels, envs, left_out: missing } = data.averages;
   const mark = (label) => {
     averages.marked = label;
     drawAverages();
   };
-  legend(byId("averages-legend"), entries, averages.hidden, { change: drawAverages, mark });
+  legend(byId("averages-legend"), labels, averages.hidden, { change: drawAverages, mark });
   byId("averages-note").textContent =
     `Normalized return, averaged over ${envs.length === 1 ? envs[0] : `${envs.length} environments`}: mean and ` +
-    "standard deviation of the seeds. Settings that some environment lacks are left out. From where a run diverged it " +
-    "counts as 0.";
+    "standard deviation of the seeds. From where a run diverged it counts as 0." +
+    (missing.length ? ` Left out, since not every environment has them: ${missing.join("; ")}.` : "");
   drawAverages();
 }

@@ -1,4 +1,4 @@
-// Differences by environment and variant, as bars on a square-root axis: between the largest and the smallest batch,
+// Differences by environment and variant, as bars: between the base's and the smallest batch, on a square-root axis,
 // and of the pairs that a study names.
 
 function drawBars({ chart, hidden, canvas }) {
@@ -17,8 +17,8 @@ function drawBars({ chart, hidden, canvas }) {
   const longest = Math.max(...names.map(textWidth));
   const slanted = longest > (width - 60) / envs.length - 6;
   const top = sides.length ? 46 : 30, bottom = slanted ? Math.min(110, longest * 0.6 + 26) : 34;
-  const y = scale(range, [height - bottom, top], root);
-  const yTicks = rootTicks(range, y);
+  const y = scale(range, [height - bottom, top], chart.square_root ? root : linear);
+  const yTicks = chart.square_root ? rootTicks(range, y) : ticks(range, 6);
   const left = Math.max(slanted ? 40 : 0, ...yTicks.map((value) => textWidth(show(value)) + 14));
   const box = { left, top, width: width - left - 10, height: height - top - bottom };
   axes(picture, box, { x: linear, y, xTicks: [], yTicks, xLabel: "", yLabel: chart.axis });
@@ -39,7 +39,8 @@ function drawBars({ chart, hidden, canvas }) {
   picture.append(svg("line", { class: "axis", x1: left, x2: left + box.width, y1: y(0), y2: y(0) }));
   const hits = own.map((bar) => {
     const place = chart.variants.indexOf(bar.variant), i = envs.indexOf(bar.env);
-    const at = left + (i + 0.5) * band + (variants.indexOf(bar.variant) - variants.length / 2) * each;
+    const there = variants.filter((variant) => own.some((other) => other.env === bar.env && other.variant === variant));
+    const at = left + (i + 0.5) * band + (there.indexOf(bar.variant) - there.length / 2) * each;
     const [a, b, middle] = [y(bar.low), y(bar.high), at + each / 2];
     const ends = [y(0), y(bar.value)].sort((above, below) => above - below);
     const sizes = { x: at + each * 0.06, width: each * 0.88, y: ends[0], height: Math.max(1, ends[1] - ends[0]) };

@@ -5,7 +5,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const HUES = 8; // series colors of the style sheet
-const DASHES = ["", "7 4", "2 4", "9 3 2 3"]; // for lines whose color is taken
+const DASHES = ["", "2 3", "9 3 2 3", "9 3 2 3 2 3"]; // for lines whose color is taken
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,8 +18,9 @@ const html = (tag, attributes = {}, ...children) => fill(document.createElement(
 const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-const color = (place) => `var(--series-${place % HUES})`;
-const dash = (place) => DASHES[Math.floor(place / HUES) % DASHES.length] || null;
+// The place of what others are compared with is null: it is dashed and gray.
+const color = (place) => (place === null ? "var(--soft)" : `var(--series-${place % HUES})`);
+const dash = (place) => (place === null ? "6 4" : DASHES[Math.floor(place / HUES) % DASHES.length] || null);
 
 function swatch(place) {
   const style = `stroke: ${color(place)}`;

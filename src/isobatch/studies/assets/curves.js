@@ -61,7 +61,8 @@ function statistics(cell, metric) {
 function lines() {
   const environment = data.environments[curves.environment].name;
   const metric = data.metrics[curves.metric][0];
-  return data.views[curves.view].lines.flatMap(({ label, cells }, place) => {
+  return data.views[curves.view].lines.flatMap(({ label, cells, place: given }, index) => {
+    const place = given === undefined ? index : given; // null for a reference
     const name = cells[environment];
     return name ? [{ label, place, cell: data.cells[name], ...statistics(name, metric) }] : [];
   });

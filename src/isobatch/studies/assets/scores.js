@@ -4,6 +4,7 @@ const KINDS = [
   { label: "in the end", column: "normalized_final", place: 0 },
   { label: "over the run", column: "normalized_mean", place: 1 },
 ];
+const FINAL = KINDS[0].column, SILENT = "no episode ended";
 const scores = { environment: 0, hidden: new Set() };
 const scoreEnvironments = [...new Set(data.scores.map((entry) => entry.env))];
 const scoresCanvas = canvasOf(byId("scores-plot"), () => drawScores());
@@ -23,7 +24,7 @@ function drawScores() {
   const left = narrow ? 12 : names + 16;
   const box = { left, top, width: width - left - 20, height: line * own.length };
   const found = own.flatMap((entry) => kinds.map((kind) => entry[kind.column]));
-  const inner = found.flatMap((each) => [each.value, ...each.seeds]);
+  const inner = found.flatMap((each) => (each.value === null ? [] : [each.value, ...each.seeds]));
   const [low, high] = [Math.min(...inner, 0), Math.max(...inner, 0)];
   const room = 0.6 * (high - low || 1); // an interval may be longer: with two seeds it tells nothing
   const ends = found.flatMap((each) => [each.low ?? each.value, each.high ?? each.value]);
@@ -48,8 +49,12 @@ function drawScores() {
   });
   const plot = clip(picture, "scores-clip", { ...box, left: left - 6, width: box.width + 12 });
   own.forEach((entry, i) => {
+    if (own[i][FINAL].value === null) {
+      plot.append(svg("text", { class: "empty", x: left + 4, y: top + (i + 0.5) * line + (narrow ? 13 : 4) }, SILENT));
+    }
     kinds.forEach((kind, k) => {
       const each = entry[kind.column], hue = color(kind.place), mark = { "data-kind": kind.column };
+      if (each.value === null) return;
       const y = top + i * line + (narrow ? 20 : 4) + ((k + 0.5) * 30) / kinds.length;
       if (each.low !== null) {
         const interval = `M${x(each.low)},${y}H${x(each.high)}`;
@@ -73,6 +78,7 @@ function drawScores() {
       const { value, low, high } = entry[kind.column];
       return [swatch(kind.place), kind.label, value, low === null ? "" : `[${show(low, 3)}, ${show(high, 3)}]`];
     });
+    if (entry[FINAL].value === null) return void (scoresCanvas.tip.hidden = true);
     const lost = entry.diverged ? [html("span", { class: "extra" }, `${entry.diverged} diverged`)] : [];
     const words = [html("b", {}, entry.variant), tipTable(cells), ...lost];
     scoresCanvas.point(event.clientX - place.left, top + (i + 1) * line + 4, ...words);

@@ -6,10 +6,10 @@ from isobatch.rescaling import rescale
 from isobatch.studies.grid import Cell, Grid, Row, RuleChoice, Study
 from isobatch.studies.scores import levels
 from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
+from isobatch.studies.summary_table import UNDIVIDED
 from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 64), "paper": (1, 4, 16, 64, 256)}
-UNDIVIDED = "nothing to do"
 RULES: dict[str, RuleChoice] = {
     "square root": {},
     "linear": dict(use=["linear-adam"]),

@@ -6,10 +6,10 @@ import math
 
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
-from isobatch.studies.claims.adam_rule import UNDIVIDED
 from isobatch.studies.grid import Cell, Grid, Row, Study
 from isobatch.studies.scores import levels
 from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
+from isobatch.studies.summary_table import UNDIVIDED
 from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
 
 DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
