@@ -72,7 +72,7 @@ ENVIRONMENTS: dict[str, SettingsByName] = {
 }
 TIME_LIMITS = {  # of environments whose presets know nothing of whole episodes
     "MountainCar-v0": 200, "Catch-bsuite": 1000, "DeepSea-bsuite": 8, "UmbrellaChain-bsuite": 100,
-    "DiscountingChain-bsuite": 100, "SimpleBandit-bsuite": 100, "FourRooms-misc": 500, "FrozenLake-misc": 100,
+    "DiscountingChain-bsuite": 100, "FourRooms-misc": 500, "FrozenLake-misc": 100,
     "Reacher-misc": 100, "Swimmer-misc": 500, "Asterix-MinAtar": 1000, "Freeway-MinAtar": 2500,
     "SpaceInvaders-MinAtar": 1000,
 }  # fmt: skip

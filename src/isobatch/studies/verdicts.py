@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from isobatch.statistics.normalization import halves
 from isobatch.statistics.outliers import Farthest, farthest
 from isobatch.statistics.power import SMALLEST, seeds_to_tell
 from isobatch.studies.grid import Row
-from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, shared, unique_cells, with_episodes
 
 Which = Mapping[str, object]  # factors of rows
 Pair = tuple[Which, Which]
@@ -206,6 +206,15 @@ def size_sentences(rows: list[Row], variants: Mapping[str, Sizes]) -> list[str]:
                 if by_size := scores_by_size(in_env, column, sizes):
                     sentences.append(f"{env}, {variant}, {gap_sentence(score, by_size)}")
     return sentences
+
+
+def left_out(rows: list[Row], place: Callable[[Row], str]) -> list[str]:
+    """A sentence that names the cells in which no episode ended, if there are any."""
+    heard = with_episodes(rows)
+    silent = [place(row) for row in unique_cells(rows) if row not in heard]
+    return (
+        [f"Left out, because no episode ended in the steps of an environment: {', '.join(silent)}."] if silent else []
+    )
 
 
 def beside_chance(gap: Gap, digits: int = 2, between: str = ", where") -> str:

@@ -17,7 +17,7 @@ from isobatch.statistics.comparisons import Difference, difference, gap
 from isobatch.statistics.outliers import LIMIT
 from isobatch.statistics.ratios import ratio_of_sums
 from isobatch.studies.grid import Cell, Grid, Measurement, Row, RuleChoice, Study
-from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells, with_episodes
+from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, with_episodes
 from isobatch.studies.searched_bases import CLASSIC, base_of, environments
 from isobatch.studies.verdicts import (
     MEASURES,
@@ -28,6 +28,7 @@ from isobatch.studies.verdicts import (
     estimate_text,
     farthest_of,
     in_short,
+    left_out,
 )
 
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
@@ -74,7 +75,7 @@ def divided(config: Config, scale: str, variants: dict[str, RuleChoice]) -> Iter
 
 
 def verdict(rows: list[Row]) -> list[str]:
-    silent = [row for row in unique_cells(rows) if row not in with_episodes(rows)]
+    silent = left_out(rows, lambda row: f"{row['env']} at c = {fraction_text(row['divisor'])}")
     rows = with_episodes(rows)
     divisors = [c for c in levels(rows, "divisor") if c >= 1]
     smallest = divisors[-1]
@@ -119,9 +120,7 @@ def verdict(rows: list[Row]) -> list[str]:
             for column, score in MEASURES.items()
         ],
     )
-    unheard = [f"{row['env']} at c = {fraction_text(row['divisor'])}" for row in silent]
-    left_out = [f"Left out, because no episode ended in the steps of an environment: {', '.join(unheard)}."]
-    return [short, *sentences, *answers(rows, questions), *(left_out if silent else [])]
+    return [short, *sentences, *answers(rows, questions), *silent]
 
 
 def gap_without_outlier(

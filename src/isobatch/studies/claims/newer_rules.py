@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from isobatch.rescaling import rescale
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell, Grid, Row, Study
-from isobatch.studies.scores import levels
+from isobatch.studies.scores import levels, with_episodes
 from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environments
-from isobatch.studies.verdicts import MEASURES, Question, Sizes, answers, size_sentences
+from isobatch.studies.verdicts import MEASURES, Question, Sizes, answers, left_out, size_sentences
 
 DIVISORS = {"quick": (16, 1 / 16), "laptop": (16, 4, 1 / 4, 1 / 16), "paper": (16, 4, 1 / 4, 1 / 16)}
 # S / |G|^2 of the second half of the base's runs, trained with noise_scale=True on seeds 100 to 103, which is what
@@ -64,6 +64,8 @@ def cell(config: Config, name: str) -> Cell:
 
 
 def verdict(rows: list[Row]) -> list[str]:
+    silent = left_out(rows, lambda row: f"{row['env']}, minibatches of {row['minibatch']:,}")
+    rows = with_episodes(rows)
     batches = sorted(levels(rows, "minibatch"))
     middle = next(row["minibatch"] for row in rows if row["rules"] == PAPER)  # the base comes first
     sizes: dict[str, Sizes] = {
@@ -84,7 +86,7 @@ def verdict(rows: list[Row]) -> list[str]:
         for name, other in ((SURGE, PAPER), (HALF_LIFE, PAPER), (MICRO_ADAM, PAPER), (CLIP_FOLLOWS, CLIP_STAYS))
         for column, score in MEASURES.items()
     ]
-    return [*size_sentences(rows, sizes), *answers(rows, questions)]
+    return [*size_sentences(rows, sizes), *answers(rows, questions), *silent]
 
 
 CLAIM = "Rules since 2021 hold learning as well as the paper's, and beyond the critical batch size better."
