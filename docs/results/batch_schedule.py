@@ -21,6 +21,8 @@ from isobatch.rescaling import rescale
 from isobatch.settings.batch_schedule import parse_batch_schedule
 from isobatch.settings.config import Config
 from isobatch.statistics.aggregates import contrast
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.normalization import bounds_of
 from isobatch.studies.searched_bases import CLASSIC, searched
 from isobatch.training.metrics import RETURN, Table
 from isobatch.training.stages import stage_configs, train_stages
@@ -62,6 +64,12 @@ def returns(table: Table, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(over), np.array(last)
 
 
+def bounded(env: str, mean: Estimate) -> Estimate:
+    """With an interval no wider than what an episode can return."""
+    least, most = bounds_of(env)
+    return Estimate(mean.value, max(mean.low, least), min(mean.high, most))
+
+
 def rows_of(env: str, seeds: int) -> list[str]:
     config, rows, first = config_of(env), [], None
     for name, schedule in SCHEDULES.items():
@@ -69,7 +77,7 @@ def rows_of(env: str, seeds: int) -> list[str]:
             result = train_stages(config, schedule, Path(folder) / "run", num_seeds=seeds)
             mean, final = returns(result.metrics, seeds)
         first = first or (final, mean)
-        cells = [with_interval(contrast([(1, values)])[0]) for values in (final, mean)]
+        cells = [with_interval(bounded(env, contrast([(1, values)])[0])) for values in (final, mean)]
         for values, smallest in zip((final, mean), first, strict=True):
             cells.append(with_interval(contrast([(1, values), (-1, smallest)])[0]) if rows else "")
         rows.append(f"| {env} | {name} | {gradient_steps(config, schedule):,} | {' | '.join(cells)} |")
