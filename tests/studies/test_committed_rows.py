@@ -59,6 +59,14 @@ def test_the_page_of_a_search_has_what_was_found(name: str, monkeypatch: pytest.
     assert script["with_table"](page, json.loads(script["FOUND"].read_text())) == page
 
 
+def test_the_page_of_proximal_policies_has_its_numbers_and_those_of_the_study() -> None:
+    script = runpy.run_path(str(RESULTS / "proximal.py"))
+    numbers = json.loads((RESULTS / "proximal.json").read_text())
+    assert script["page_of"](numbers) == (RESULTS / "proximal.md").read_text()
+    other = numbers | {"runs": numbers["runs"] | {"behavior-8": numbers["runs"]["recent-8"]}}
+    assert "is 0.00 [" in script["page_of"](other)
+
+
 def test_presets_have_what_their_search_found() -> None:
     """Those of environments on which nothing was learned are no presets."""
     found = json.loads((RESULTS / "presets.json").read_text())
