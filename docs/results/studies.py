@@ -62,7 +62,7 @@ PICTURES = {  # of each study, those that its page shows; `averages` are in the 
     "aggregation": ["curves-adam", "curves-sgd", "scores"],
     "transfer": ["kept", "kept-by-task"],
     "newer-rules": ["averages", "scores"],
-    "explain": ["changes", "curves-clip-range", "curves-learning-rate"],
+    "explain": ["changes"],
 }
 SCALE = "laptop"
 ADDED = "Settings that were added"

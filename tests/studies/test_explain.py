@@ -38,7 +38,7 @@ def test_what_explains_a_harm_helps_those_who_have_it() -> None:
 def test_what_spoils_runs_without_the_harm_explains_nothing() -> None:
     """Equal at last, but only because nothing is learned any more."""
     _, clip = explained(0.4)
-    assert "which only spoils the others, and explains nothing" in clip.split("; ")[1]
+    assert "which spoils the others, and whether it helps them cannot be told" in clip.split("; ")[1]
 
 
 def test_as_small_a_kl_without_a_gain_is_named() -> None:
@@ -60,12 +60,12 @@ UNTOLD = "by itself cannot be told from 0"
     [
         (UP, UNCLEAR, UP, "explains it in part"),
         (Estimate(0.04, 0.01, 0.08), Estimate(-0.41, -0.45, -0.37), UP, "helps them, and spoils the others more"),
-        (UNCLEAR, DOWN, UP, "only spoils the others, and explains nothing"),
+        (UNCLEAR, DOWN, UP, "spoils the others, and whether it helps them cannot be told"),
         (DOWN, Estimate(-0.6, -0.7, -0.5), UP, "spoils both, and explains nothing"),
         (UNCLEAR, UNCLEAR, UP, f"helps them more than the others, though their gain {UNTOLD}"),
         (DOWN, UNCLEAR, DOWN, "makes it worse"),
         (UP, Estimate(0.6, 0.5, 0.7), DOWN, "helps both, and the others more"),
-        (UNCLEAR, UP, DOWN, "only helps the others, and explains nothing"),
+        (UNCLEAR, UP, DOWN, "helps the others, and whether it harms them cannot be told"),
         (
             UNCLEAR,
             UNCLEAR,

@@ -170,7 +170,7 @@ def meaning(having: Estimate, others: Estimate, more: Estimate) -> str:
         if having.high < 0:
             return "spoils both, and explains nothing"
         if others.high < 0:
-            return "only spoils the others, and explains nothing"
+            return "spoils the others, and whether it helps them cannot be told"
         return "helps them more than the others, though their gain by itself cannot be told from 0"
     if more.high < 0:
         if having.high < 0:
@@ -178,7 +178,7 @@ def meaning(having: Estimate, others: Estimate, more: Estimate) -> str:
         if having.low > 0:
             return "helps both, and the others more"
         if others.low > 0:
-            return "only helps the others, and explains nothing"
+            return "helps the others, and whether it harms them cannot be told"
         return "does them more harm than the others, though their loss by itself cannot be told from 0"
     return ""
 
