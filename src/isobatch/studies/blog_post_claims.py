@@ -115,13 +115,13 @@ def alike_pairs(
     within = {lag: getattr(cosines.within[lag].means, kind) for lag in PAIR_LAGS}
     assert cosines.across is not None  # there are four environments
     for ending, which, lags in (
-        ("", "neighbors in a trajectory", PAIR_LAGS[:1]),
+        ("", "of neighbors in a trajectory", PAIR_LAGS[:1]),
         (FARTHER, f"{' and '.join(map(str, PAIR_LAGS[1:]))} steps apart in a trajectory", PAIR_LAGS[1:]),
     ):
         yield claim_of(
             f"{name}-{when}{ending}",
             "figure 1",
-            f"Gradients of {which} are more alike {ALIKE[name]} than those of two, at step {iteration * 1024:,}",
+            f"Gradients {which} are more alike {ALIKE[name]} than those of two, at step {iteration * 1024:,}",
             above(excess[lag] for lag in lags),
             f"{quantity} within minus across",
             {f"at lag {lag}": excess[lag] for lag in lags},
