@@ -301,5 +301,5 @@ def draw_changes(rows: list[Row]) -> Figure:
 CLAIM = "What makes Pendulum fail on stale data, and LunarLander at the smallest batch without Adam's rule?"
 STUDY = Study(
     "explain", CLAIM, grid, verdict, pictures="kind", everywhere={"kind": AS_THEY_ARE[0]},
-    drawings={"changes": draw_changes}, minutes=24,
+    drawings={"changes": draw_changes}, minutes=9,
 )  # fmt: skip
