@@ -230,7 +230,7 @@ PAPER = [
         ),
     ),
     Entry(
-        "sections 3.1, 3.2", "Invariance ends at large batches (not where the measured critical size says)",
+        "sections 3.1, 3.2", "Invariance ends at large batches",
         "invariance",
         compared(
             "invariance", "c = 1 minus c = 1/16, of 1,024 samples", {"rules": "all rules", "divisor": 1},
