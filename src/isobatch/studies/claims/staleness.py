@@ -60,5 +60,5 @@ def verdict(rows: list[Row]) -> list[str]:
 
 CLAIM = "Old data does little harm for some iterations if importance and proximal policy are decoupled (figure 1)."
 STUDY = Study(
-    "staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0}, panels="treatment", minutes=16
+    "staleness", CLAIM, grid, verdict, pictures="staleness", everywhere={"staleness": 0}, panels="treatment", minutes=12
 )
