@@ -1,4 +1,4 @@
-"""Rules since 2021, each beside the paper's: batches divided and multiplied around one that is below the critical size.
+"""Rules since 2021, each beside the paper's: batches divided and multiplied around a searched base.
 
 The base has minibatches of 64 samples. From there minibatches of 4 to 1,024 samples, both batches together, in runs of
 equal length.
