@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 PAGE = HERE / "bases.md"
 FOUND = HERE.parents[1] / "src" / "isobatch" / "studies" / FILE
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
-SETTINGS = ("learning_rate", "ent_coef", "gae_lambda", "gamma")  # that are searched
+SETTINGS = ("learning_rate", "ent_coef", "gae_lambda", "gamma", "kl_coef")  # that are searched
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Effort:
 
 
 CLASSIC, MINATAR, OUTSIDE = Effort(24, 4, 24, 8, 160), Effort(18, 3, 18, 6, 60), Effort(12, 1, 1, 3, 20)
+# Where the KL coefficient is searched too: one setting more. These are compared with nothing of another effort.
+PENALIZED_EFFORTS = {CLASSIC: Effort(24, 4, 24, 8, 320), MINATAR: MINATAR, OUTSIDE: Effort(16, 2, 1, 4, 40)}
 RATE = Effort(8, 3, 8, 6, 36)
 
 
@@ -50,7 +52,8 @@ def effort_of(env: str, kind: str) -> Effort:
     """More where steps cost less, and where more is searched than a rate."""
     if len(SEARCHES[kind].ranges) == 1:
         return RATE
-    return OUTSIDE if env.startswith("envpool/") else MINATAR if env.endswith("-MinAtar") else CLASSIC
+    usual = OUTSIDE if env.startswith("envpool/") else MINATAR if env.endswith("-MinAtar") else CLASSIC
+    return PENALIZED_EFFORTS[usual] if "kl_coef" in SEARCHES[kind].ranges else usual
 
 
 def search(env: str, kind: str, out: Path) -> None:

@@ -35,9 +35,10 @@ from isobatch.studies.charts import gaps_of, pairs_of
 from isobatch.studies.claims import study_of
 from isobatch.studies.claims.transfer import evidence
 from isobatch.studies.figures import draw_bars, draw_scores
-from isobatch.studies.grid import Grid, Measurement, Row
+from isobatch.studies.grid import Measurement, Row
 from isobatch.studies.kept_returns import kept_at, sizes, ways
 from isobatch.studies.result_files import csv_text, typed
+from isobatch.studies.rows import origin_of_returns
 from isobatch.studies.runner import run_study
 from isobatch.studies.scores import FINAL, levels, scores
 from isobatch.studies.study_directory import LABORATORY
@@ -136,7 +137,8 @@ def add(name: str, out: Path) -> None:
     again = [next(cell for cell in grid.cells if cell.config.env == env) for env in envs if env in levels(rows, "env")]
     if not missing:
         return
-    part = dataclasses.replace(study, grid=lambda scale: Grid([*again, *missing], grid.num_seeds), laboratory=nothing)
+    added = dataclasses.replace(grid, cells=[*again, *missing])
+    part = dataclasses.replace(study, grid=lambda scale: added, laboratory=nothing)
     folder = out / f"study-{name}-{SCALE}-added"
     new = run_study(part, SCALE, folder).rows()
     repeated = {place({"env": cell.config.env} | cell.factors) for cell in again}
@@ -250,10 +252,11 @@ def measured(name: str, path: Path, report: dict[str, Any]) -> str:
     some = "" if report["environments"] == all_envs else f" --envs {','.join(report['environments'])}"
     together = ", some parts beside each other (`--processes 2`)" if side_by_side(path) else ""
     spent = "" if name in BUSY else f", {counted(minutes_of(path), 'minute')} of training and compilation on 2 cores"
+    returns = f" {origin_of_returns(True)}" if report["evaluated"] else ""
     head = (
         f"`isobatch study run {name} --scale {report['scale']}{some}`: {report['cells']} settings x {report['seeds']} "
-        f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{spent}{together}. Every setting and score: "
-        f"[{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
+        f"seeds, {report['env_steps'] / 1e6:.0f} million environment steps{spent}{together}.{returns} Every setting "
+        f"and score: [{name}-rows.csv.gz]({name}-rows.csv.gz). Made with {versions}."
     )
     return f"{head}\n\n{body(name, report['verdict'], report['table'])}"
 

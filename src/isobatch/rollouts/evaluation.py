@@ -114,22 +114,27 @@ class Evaluator:
         self.config, self.episodes, self.seed = config, episodes, seed
         self.env_timeout, self.longest = env_timeout, longest
         self.env = env = environment_of(as_played(config))
-        key, clip = jax.random.key(seed), config.hypers.obs_clip
+        clip = config.hypers.obs_clip
         if isinstance(env, HostEnvironment):
             self._choose = ActorFactory(env, clip, deterministic)
         else:
-            self._play = jax.jit(jax.vmap(lambda state: play_episodes(env, state, clip, episodes, deterministic, key)))
+            one = partial(play_episodes, env, obs_clip=clip, episodes=episodes, deterministic=deterministic)
+            self._play = jax.jit(jax.vmap(lambda state, key: one(state, key=key), in_axes=(0, None)))
 
     def __call__(self, states: Policies) -> Episodes:
-        policies = StackedPolicies(states.networks, states.obs_moments)
-        if isinstance(self.env, HostEnvironment):
-            return play_outside(self, self.env, self._choose, policies)
-        returns, lengths = self._play(policies)
-        played = Episodes(np.asarray(returns), np.asarray(lengths))
+        played = self.play(states, self.seed)
         if not np.isfinite(played.returns).all():
             name = self.config.env
             raise RunError(f"an environment ({name}) gave a reward that is not a finite number, in the evaluation.")
         return played
+
+    def play(self, states: Policies, seed: int) -> Episodes:
+        """Episodes that begin with another seed; rewards that environments in JAX give are taken as they are."""
+        policies = StackedPolicies(states.networks, states.obs_moments)
+        if isinstance(self.env, HostEnvironment):
+            return play_outside(self, self.env, self._choose, policies, seed)
+        returns, lengths = self._play(policies, jax.random.key(seed))
+        return Episodes(np.asarray(returns), np.asarray(lengths))
 
 
 def endless(env: str, longest: int) -> RunError:
@@ -150,12 +155,14 @@ def held_out(config: Config) -> Config:
     return config.replace(env_kwargs=kwargs | {"num_levels": 0, "start_level": 0})
 
 
-def play_outside(asked: Evaluator, env: HostEnvironment, choose: ActorFactory, policies: StackedPolicies) -> Episodes:
+def play_outside(
+    asked: Evaluator, env: HostEnvironment, choose: ActorFactory, policies: StackedPolicies, seed: int
+) -> Episodes:
     """Episodes in environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
     """
-    episodes, seed, name, longest = asked.episodes, asked.seed, asked.config.env, asked.longest
+    episodes, name, longest = asked.episodes, asked.config.env, asked.longest
     seeds, lanes = jax.tree.leaves(policies.networks)[0].shape[0], min(episodes, LANES)
     shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
     returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)

@@ -59,6 +59,7 @@ class GridSizes(TypedDict):
     env_steps: int  # of all cells and seeds
     factors: list[str]
     programs: int  # to be compiled
+    evaluated: bool  # whether returns are of episodes besides training
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Grid:
 
     cells: list[Cell]
     num_seeds: int
+    evaluated: bool = False
+    """Whether returns are of episodes that the policies play besides (`policy_returns`), and not of training."""
 
     def __post_init__(self) -> None:
         names = [cell.name for cell in self.cells]
@@ -80,7 +83,8 @@ class Grid:
     @property
     def digest(self) -> str:
         """Of everything that is trained."""
-        return digest([sorted(cell.name for cell in self.cells), self.num_seeds])
+        evaluated = [True] if self.evaluated else []
+        return digest([sorted(cell.name for cell in self.cells), self.num_seeds, *evaluated])
 
     def sizes(self) -> GridSizes:
         return {
@@ -90,6 +94,7 @@ class Grid:
             "env_steps": self.num_seeds * sum(cell.config.env_steps for cell in self.cells),
             "factors": list(self.cells[0].factors),
             "programs": len({cell.config.static for cell in self.cells}),
+            "evaluated": self.evaluated,
         }
 
 
@@ -164,7 +169,7 @@ def on_environments(study: Study, envs: Sequence[str]) -> Study:
                     f"envs={env!r} is not in this study at scale {scale!r}: use {', '.join(known)}, {ENV_FORMS}."
                 )
         cells = [Cell(config, whole.cells[i].factors) for i, config in moved(cell.config for cell in whole.cells)]
-        return Grid(cells, whole.num_seeds)
+        return dataclasses.replace(whole, cells=cells)
 
     def laboratory(scale: str) -> list[Measurement]:
         measurements = study.laboratory(scale)

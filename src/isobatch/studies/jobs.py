@@ -49,11 +49,12 @@ class TrainPart:
     seeds: list[int]
     ranges: Mapping[str, ReturnRange]
     devices: Devices
+    evaluated: bool
 
     def run(self, watch: Watch) -> PartResult:
         self.devices.choose()
         clock = time.perf_counter()
-        outcomes = train_cells(self.cells, self.seeds, watch)
+        outcomes = train_cells(self.cells, self.seeds, watch, self.evaluated)
         rows = [
             row
             for cell, outcome in zip(self.cells, outcomes, strict=True)

@@ -7,7 +7,7 @@ the others go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -18,9 +18,10 @@ from isobatch.envs.registry import environment_of
 from isobatch.learning.state import TrainState
 from isobatch.settings.config import Config
 from isobatch.studies.grid import Cell
+from isobatch.studies.policy_returns import PolicyReturns
 from isobatch.studies.rows import Diverged, Outcome, log_interval_of
 from isobatch.training.devices import use_cores
-from isobatch.training.iterations import TrainedIterations, run_iterations
+from isobatch.training.iterations import TrainedIterations, Watch, run_iterations
 from isobatch.training.loop import lines_of
 from isobatch.training.memory import check_phase_memory
 from isobatch.training.metrics import columns_of, table_of
@@ -36,19 +37,34 @@ class TrainedLanes(NamedTuple):
     compile_seconds: float
 
 
+def nothing(iteration: int, states: TrainState) -> None:
+    """Nobody looks at the states on the way."""
+
+
 def train_cells(
-    cells: list[Cell], seeds: list[int], watch: Callable[[float], None] = lambda done: None
+    cells: list[Cell], seeds: list[int], watch: Callable[[float], None] = lambda done: None, evaluated: bool = False
 ) -> list[Outcome]:
-    """Train cells of one shape on the same seeds. `watch` gets the part that is done."""
+    """Train cells of one shape on the same seeds. `watch` gets the part that is done.
+
+    Returns are those of training, or, if the policies are `evaluated`, of episodes of their own.
+    """
     configs = [cell.config for cell in cells]
     use_cores(config=configs[0])
     states = initial_states(configs[0], seeds)  # does not depend on hyperparameters
     states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
-    done, names, _ = train_iterations(configs, states, 0, configs[0].num_iterations, watch)
+    returns = PolicyReturns(configs[0], states, log_interval_of(configs[0])) if evaluated else None
+    note, pauses = (returns.note, returns.pauses) if returns else (nothing, [])
+    done, names, _ = train_iterations(configs, states, 0, configs[0].num_iterations, watch, note, pauses)
     of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
-    return [
+    outcomes = [
         outcome(config, seeds, names, done.table[lane], done.finite[lane], done.ends)
         for config, lane in zip(configs, of_cell, strict=True)
+    ]
+    if returns is None:
+        return outcomes
+    return [
+        Outcome(returns.curve(lane, seeds, each.table, each.diverged), each.diverged)
+        for lane, each in zip(of_cell, outcomes, strict=True)
     ]
 
 
@@ -58,10 +74,13 @@ def train_iterations(
     first: int,
     last: int,
     watch: Callable[[float], None] = lambda done: None,
+    also: Watch = nothing,
+    pauses: Sequence[int] = (),
 ) -> TrainedLanes:
     """Train configs of one shape from iteration `first` to `last`, a multiple of `log_interval_of` or the end.
 
-    `states` has the lanes of the first config, then those of the second, and so on, equally many of each.
+    `states` has the lanes of the first config, then those of the second, and so on, equally many of each. `also` gets
+    to see them, at each of the `pauses`, multiples too.
     """
     config, lanes = configs[0], states.iteration.shape[0]
     assert all(other.static == config.static for other in configs)
@@ -77,8 +96,9 @@ def train_iterations(
 
     def note(iteration: int, states: TrainState) -> None:
         watch((iteration - first) / (last - first))
+        also(iteration, states)
 
-    done = run_iterations(program, config, states, hypers, first, last, log_interval, note)
+    done = run_iterations(program, config, states, hypers, first, last, log_interval, note, pauses)
     return TrainedLanes(done, program.names, compile_seconds)
 
 

@@ -20,6 +20,7 @@ from isobatch.studies.figures import draw_study
 from isobatch.studies.grid import Row
 from isobatch.studies.html_data import ChartData, chart_data, varying_settings
 from isobatch.studies.result_files import write
+from isobatch.studies.rows import origin_of_returns
 from isobatch.studies.scores import levels, unique_cells
 from isobatch.studies.study_directory import StudyDirectory, StudyInfo
 from isobatch.studies.summary_table import ALL, COLUMNS, SummaryLine, summarize_rows, variant_name
@@ -134,6 +135,7 @@ def facts(report: Report, rows: list[Row], times: list[Row]) -> str:
         "Environments": ", ".join(report["environments"]),
         "Runs": f"{report['cells']} settings x {report['seeds']} seeds, {amount(report['env_steps'])} steps in all",
         "Seeds": ", ".join(map(str, sorted(set(levels(rows, "seed"))))),
+        "Returns": origin_of_returns(report["evaluated"]),
         "Time": duration(sum(row["seconds"] for row in times)) + ", compilation included" if times else "",
         "Finished": " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else "",
         "Versions": ", ".join(f"{name} {' and '.join(versions)}" for name, versions in report["versions"].items()),

@@ -20,6 +20,8 @@ from isobatch.training.metrics import EPISODES, INDEX, RETURN, Table, final_retu
 CURVES = (*INDEX, RETURN, "charts/episodic_length", EPISODES, "losses/approx_kl")  # what is kept of a run's metrics
 MEANS = {"approx_kl": "losses/approx_kl", "clip_fraction": "losses/clipfrac"}  # column -> metric, its mean over the run
 LINES_PER_RUN = 200  # of metrics
+POINTS = 20  # of a run, equally far apart, the last one at its end, where policies are evaluated besides
+INSIDE, OUTSIDE = 32, 8  # episodes at each point, of environments in JAX and of those where steps cost more
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,16 @@ def score(
     env: str, value: float | None, divergence: Diverged | None, ranges: Mapping[str, ReturnRange] | None
 ) -> float:
     return 0.0 if value is None or divergence is not None else float(normalize(env, value, ranges))
+
+
+def origin_of_returns(evaluated: bool) -> str:
+    """What returns of a study are of, in a sentence."""
+    if not evaluated:
+        return "Returns are of the episodes of training."
+    return (
+        f"Returns are of {INSIDE} episodes ({OUTSIDE} outside JAX) that the newest policy plays at each of {POINTS} "
+        "points of a run, with sampled actions: episodes of training lag behind where there are many environments."
+    )
 
 
 def final_return(curve: Table, env_steps: int) -> float | None:

@@ -81,7 +81,7 @@ def train_missing(
         finished = directory.finished(cells)
         progress.add(f"part {index} of {len(parts)}: {part_label(cells)}", work(cells, grid) / total, finished)
         if not finished:
-            jobs.append(TrainPart(cells, grid.seeds, study.ranges, devices))
+            jobs.append(TrainPart(cells, grid.seeds, study.ranges, devices, grid.evaluated))
     for measurement in measurements:
         env = measurement.config.env
         finished = directory.measured_on(env) is not None

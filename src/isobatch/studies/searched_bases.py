@@ -47,13 +47,17 @@ CLASSIC = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1")  # where steps are cheape
 EPISODES, PIECES = CLASSIC[:2], ("Breakout-MinAtar",)  # trajectories of the study `aggregation`
 
 
+USUAL = ("learning_rate", "ent_coef=1e-4:0.05", "gae_lambda", "gamma")
+PENALIZED = (*USUAL, "kl_coef")  # where the KL penalty is all that holds the policy
+
+
 class Search(NamedTuple):
     """An algorithm and the settings of its batch, which are not searched; where; and what is."""
 
     algo: str
     settings: SettingsByName
     envs: tuple[str, ...] = tuple(TASKS)
-    ranges: tuple[str, ...] = ("learning_rate", "ent_coef=1e-4:0.05", "gae_lambda", "gamma")
+    ranges: tuple[str, ...] = USUAL
     begin: str = ""
     """Another search, whose result this one begins with."""
 
@@ -70,13 +74,13 @@ SEARCHES = {
     "ppo-ewma": Search("ppo-ewma", SMALL),
     "ppg": Search("ppg", SMALL | PHASES),
     "ppg-ewma": Search("ppg-ewma", SMALL | PHASES),
-    "divided": Search("ppo-ewma", LARGE | UNCLIPPED),
+    "divided": Search("ppo-ewma", LARGE | UNCLIPPED, ranges=PENALIZED),
     # The algorithm with the most rules, where it is cheapest.
-    "divided-ppg": Search("ppg-ewma", LARGE | PHASES | UNCLIPPED, CLASSIC[:1]),
-    "divided-epochs": Search("ppo-ewma", LARGE | UNCLIPPED | dict(update_epochs=SEVERAL_EPOCHS), CLASSIC),
+    "divided-ppg": Search("ppg-ewma", LARGE | PHASES | UNCLIPPED, CLASSIC[:1], PENALIZED),
+    "divided-epochs": Search("ppo-ewma", LARGE | UNCLIPPED | dict(update_epochs=SEVERAL_EPOCHS), CLASSIC, PENALIZED),
     "divided-sgd": Search(
         "ppo-ewma", LARGE | UNCLIPPED | dict(optimizer="sgd", learning_rate=0.1), CLASSIC,
-        ("learning_rate=1e-2:1", "ent_coef=1e-4:0.05", "gae_lambda", "gamma"),
+        ("learning_rate=1e-2:1", *PENALIZED[1:]),
     ),
     "128x8": Search("ppo-ewma", SMALL | dict(num_envs=128, num_steps=8), (*CLASSIC, *PIECES)),
     "2x512": Search("ppo-ewma", SMALL | dict(num_envs=2, num_steps=512), (*CLASSIC, *PIECES)),

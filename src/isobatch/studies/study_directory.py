@@ -19,6 +19,7 @@ directory was begun, the added cells are parts of their own, and what was finish
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import shutil
@@ -96,7 +97,7 @@ class StudyDirectory:
             raise UsageError(f"dir={str(path)!r} holds no study: it has no {INFO}; check the path.") from None
         except (OSError, ValueError, RecursionError):
             raise UsageError(f"dir={str(path)!r} has a damaged {INFO}: name another folder.") from None
-        info = {"stages": {}} | info  # directories of before had none: their grid has never grown
+        info = {"stages": {}, "evaluated": False} | info  # which directories of before do not have
         return cls(path, cast(StudyInfo, info))
 
     def finished(self, cells: list[Cell]) -> bool:
@@ -122,7 +123,7 @@ class StudyDirectory:
         """The grid that the directory was begun with, and what was added each time that it grew."""
         of = self.info["stages"]
         return [
-            Grid([cell for cell in grid.cells if of.get(cell.name, 0) == stage], grid.num_seeds)
+            dataclasses.replace(grid, cells=[cell for cell in grid.cells if of.get(cell.name, 0) == stage])
             for stage in sorted({0, *of.values()})
         ]
 
@@ -201,7 +202,8 @@ class StudyDirectory:
 def has_grown(before: StudyInfo, grid: Grid) -> bool:
     """Whether a grid has all the cells of the one before, on the same seeds."""
     cells = before["stages"].keys()
-    return before["seeds"] == grid.num_seeds and bool(cells) and cells < {cell.name for cell in grid.cells}
+    alike = before["seeds"] == grid.num_seeds and before["evaluated"] == grid.evaluated
+    return alike and bool(cells) and cells < {cell.name for cell in grid.cells}
 
 
 def grown(before: dict[str, int], grid: Grid) -> dict[str, int]:

@@ -30,7 +30,7 @@ def grid(scale: str) -> Grid:
             for divisor in DIVISORS[scale][1:]
             for name, choice in rules.items()
         ]
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -19,7 +19,7 @@ def grid(scale: str) -> Grid:
             config = base_of(env, scale, search, update_epochs=epochs, objective="kl", advantage_norm="ewma")
             for divisor in DIVISORS[scale]:
                 cells.append(Cell(rescale(config, factor=divisor).after, {"update_epochs": epochs, "divisor": divisor}))
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def verdict(rows: list[Row]) -> list[str]:

@@ -112,7 +112,7 @@ def grid(scale: str) -> Grid:
         for (kind, level), pair in harm.pairs(base, times, bounds).items():
             for name, config in zip((harm.without, harm.having), pair, strict=True):
                 cells.append(Cell(config, {"kind": kind, "level": level, "harm": name}))
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def at_scale(config: Config, scale: str) -> Config:

@@ -36,7 +36,7 @@ def grid(scale: str) -> Grid:
             cells.append(Cell(at_shape(config, envs, steps), factors(envs, steps, SHARED)))
         for envs, steps in SEARCHED_SHAPES if scale != "paper" else ():
             cells.append(Cell(searched(env, f"{envs}x{steps}"), factors(envs, steps, OWN)))
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def studied(scale: str) -> list[str]:

@@ -34,6 +34,7 @@ from isobatch.studies.verdicts import (
 DIVISORS = {"quick": (1, 4, 16, 64), "laptop": (1, 4, 16, 64), "paper": (1, 4, 16, 64, 256)}
 STAGES = 8  # of training, at which the critical batch size is measured
 INSIDE, OUTSIDE = 512, 128  # chains to measure on, of environments in JAX and of those where steps cost more
+WINDOWS = {INSIDE: 8, OUTSIDE: 16}  # rollouts of the base in a chain: more samples for what it costs to start one
 LARGER = {"quick": (1 / 16, 1 / 4), "laptop": (1 / 16, 1 / 4), "paper": ()}  # where invariance is to end
 ALL = "all rules"
 ABLATIONS: dict[str, RuleChoice] = {
@@ -61,7 +62,7 @@ def grid(scale: str) -> Grid:
         cells += divided(config, scale, variants)
         weak = dict(algo=config.algo.removesuffix("-ewma"), proximal_policy="behavior", kl_coef=1 / DIVISORS[scale][-1])
         cells.append(Cell(config.replace(**weak), {"rules": REFERENCE, "divisor": 1}))
-    return Grid(cells, {"quick": 4, "laptop": 6, "paper": 3}[scale])
+    return Grid(cells, {"quick": 4, "laptop": 6, "paper": 3}[scale], evaluated=True)
 
 
 def divided(config: Config, scale: str, variants: dict[str, RuleChoice]) -> Iterator[Cell]:
@@ -143,18 +144,22 @@ def laboratory(scale: str) -> list[Measurement]:
     if scale == "paper":
         return []
     bases = [cell.config for cell in grid(scale).cells if cell.factors == {"rules": ALL, "divisor": 1}]
-    return [
-        Measurement(config, ((config.num_envs, config.num_steps),), STAGES, OUTSIDE if "/" in config.env else INSIDE)
-        for config in bases
-    ]
+    found = []
+    for config in bases:
+        chains = OUTSIDE if "/" in config.env else INSIDE
+        windows = WINDOWS[chains]
+        longer = (config.num_envs // windows, config.num_steps * windows)  # which makes chains that long
+        found.append(Measurement(config, ((config.num_envs, config.num_steps), longer), STAGES, chains))
+    return found
 
 
 def reading(rows: list[Row], measured: list[Row]) -> list[str]:
     """Where invariance should end by the critical batch sizes that were measured, and what larger batches lose."""
     rows = with_episodes(rows)
-    sentences, predicted, lost = [], [], []
+    sentences, predicted, lost, below = [], [], [], []
     for env in levels(measured, "env"):
-        stages, in_env = select(measured, env=env), select(rows, env=env, rules=ALL)
+        in_env = select(rows, env=env, rules=ALL)
+        stages = select(measured, env=env, num_steps=in_env[0]["num_steps"])
         batches = {row["divisor"]: row["num_envs"] * row["num_steps"] // row["num_minibatches"] for row in in_env}
         losses = {c: loss(in_env, c) for c in batches if c < 1}
         each = ", ".join(f"{batches[c]:,} samples {value:.2f}" for c, value in losses.items())
@@ -164,8 +169,11 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
             f"batch size by the laboratory, over the {counted(len(stages), 'stage')} of training together: "
             f"{size_text(critical)}; {beside(batches[1], stages)}. Lost over the run against {batches[1]:,}: {each}."
         )
+        if all(stage["critical_batch_low"] > batches[1] for stage in stages):
+            below.append(env)
         predicted += [share_lost(batches[c], critical.value) - share_lost(batches[1], critical.value) for c in losses]
         lost += list(losses.values())
+    sentences += by_place(rows, below)
     if len(lost) > 2 and np.ptp(predicted) > 0:
         rank = stats.spearmanr(predicted, lost)
         sentences.append(
@@ -175,6 +183,26 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
             f"(p = {rank.pvalue:.2g})."
         )
     return sentences
+
+
+def by_place(rows: list[Row], below: list[str]) -> Iterator[str]:
+    """Does the batch size matter where the base is below the critical one at every stage, and elsewhere?"""
+    divisors = [c for c in levels(rows, "divisor") if c >= 1]
+    others = [env for env in levels(rows, "env") if env not in below]
+    for envs, where in ((below, "below the critical size at every stage"), (others, "not known to be")):
+        ends = []
+        for column, score in MEASURES.items() if envs else ():
+            sizes = {
+                c: {env: scores(rows, column, rules=ALL, divisor=c, env=env)[env] for env in envs} for c in divisors
+            }
+            between = difference(sizes[1], sizes[divisors[-1]])[1].value
+            chance = beside_chance(gap({f"c = {c}": each for c, each in sizes.items()}), 3, ";")
+            ends.append(f"{estimate_text(between, 3)} in normalized {score} (best minus worst of all c {chance})")
+        if ends:
+            yield (
+                f"Where the base is {where} ({', '.join(envs)}), all rules, c = 1 minus c = {divisors[-1]}: "
+                f"{'; '.join(ends)}."
+            )
 
 
 def pooled(stages: list[Row]) -> Estimate:

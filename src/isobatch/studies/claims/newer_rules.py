@@ -34,7 +34,7 @@ VARIANTS = (PAPER, SURGE, HALF_LIFE, MICRO_ADAM, CLIP_STAYS, CLIP_FOLLOWS)
 
 def grid(scale: str) -> Grid:
     cells = [cell for env in environments(scale, *CLASSIC) for cell in around(env, scale)]
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def around(env: str, scale: str) -> Iterator[Cell]:

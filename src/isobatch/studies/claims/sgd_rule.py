@@ -28,7 +28,7 @@ def grid(scale: str) -> Grid:
             for divisor in DIVISORS[scale][1:]
             for rule in RULES
         ]
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def divided(config: Config, divisor: int, rule: str) -> Config:

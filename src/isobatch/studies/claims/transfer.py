@@ -68,7 +68,7 @@ def averaged(config: Config) -> Config:
 
 def grid(scale: str) -> Grid:
     cells = [cell for entry in ENTRIES if scale in entry.steps for cell in moved(entry, entry.config(scale))]
-    return Grid(cells, SEEDS[scale])
+    return Grid(cells, SEEDS[scale], evaluated=True)
 
 
 def moved(entry: TunedSettings, config: Config) -> Iterator[Cell]:
