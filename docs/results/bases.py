@@ -43,8 +43,8 @@ class Effort:
 
 
 CLASSIC, MINATAR, OUTSIDE = Effort(24, 4, 24, 8, 160), Effort(18, 3, 18, 6, 60), Effort(12, 1, 1, 3, 20)
-# Where the KL coefficient is searched too: one setting more. These are compared with nothing of another effort.
-PENALIZED_EFFORTS = {CLASSIC: Effort(24, 4, 24, 8, 320), MINATAR: MINATAR, OUTSIDE: Effort(16, 2, 1, 4, 40)}
+# Where the KL coefficient is searched too, one setting more.
+WITH_COEFFICIENT = {CLASSIC: Effort(24, 4, 24, 8, 320), MINATAR: MINATAR, OUTSIDE: Effort(16, 2, 1, 4, 40)}
 RATE = Effort(8, 3, 8, 6, 36)
 
 
@@ -53,7 +53,7 @@ def effort_of(env: str, kind: str) -> Effort:
     if len(SEARCHES[kind].ranges) == 1:
         return RATE
     usual = OUTSIDE if env.startswith("envpool/") else MINATAR if env.endswith("-MinAtar") else CLASSIC
-    return PENALIZED_EFFORTS[usual] if "kl_coef" in SEARCHES[kind].ranges else usual
+    return WITH_COEFFICIENT[usual] if "kl_coef" in SEARCHES[kind].ranges else usual
 
 
 def search(env: str, kind: str, out: Path) -> None:

@@ -20,6 +20,7 @@ from isobatch.studies.result_files import one_writer
 from isobatch.studies.study_directory import INFO, StudyDirectory
 
 LANES = 64  # cells x seeds that are trained at once
+HOST_ENVS = 32  # environments outside JAX of the cells that are trained at once
 LABORATORY_SHARE = 0.2  # of the time, roughly, where there is one
 Watch = Callable[[str, float], None]
 Result = PartResult | MeasurementResult
@@ -139,7 +140,8 @@ def parts_of(grid: Grid) -> list[list[Cell]]:
         by_shape.setdefault(cell.config.static, []).append(cell)
     parts = []
     for cells in by_shape.values():
-        lanes = 1 if host_environment_of(cells[0].config) else LANES  # one setting at a time has environments enough
+        # Outside JAX, a step of few environments takes as long as one of many.
+        lanes = max(1, HOST_ENVS // cells[0].config.num_envs) if host_environment_of(cells[0].config) else LANES
         count = min(-(-len(cells) * grid.num_seeds // lanes), len(cells))
         size = -(-len(cells) // count)
         parts += [cells[i : i + size] for i in range(0, len(cells), size)]
