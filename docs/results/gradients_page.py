@@ -160,7 +160,7 @@ def on_noise(post: PostResults, numbers: dict[str, Any]) -> Iterator[str]:
         "holds": "Each single sample is noisier in a long rollout, since its advantage sums more rewards",
         "does not hold": "Single samples are not noisier in a long rollout",
         "undecided": "Whether single samples are noisier in a long rollout cannot be told",
-    }[grows.verdict] + f": {number(grows.effects[0].estimate)} times from the shortest to the longest T."
+    }[grows.verdict] + f": {number(grows.effects[0].estimate)} times from T = 16 to T = 256."
     yield from on_environments(numbers)
     yield {
         "holds": "And very short rollouts are biased, more than long ones.",

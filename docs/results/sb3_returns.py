@@ -30,6 +30,8 @@ from isobatch.drawing import COLORS, new_panels, save_figure
 from isobatch.formatting import with_interval
 from isobatch.settings.geometry import divisors
 from isobatch.statistics.aggregates import contrast
+from isobatch.statistics.bootstrap import Estimate
+from isobatch.statistics.normalization import bounds_of
 from isobatch.torch import PPOEWMA, rescaled
 
 HERE = Path(__file__).parent
@@ -153,6 +155,13 @@ def scores_of(rows: list[dict[str, Any]], env: str) -> dict[str, np.ndarray]:
     }
 
 
+def mean_of(values: np.ndarray, env: str) -> Estimate:
+    """With an interval that goes no further than an episode's return can."""
+    mean = contrast([(1, values)])[0]
+    low, high = bounds_of(env)
+    return Estimate(mean.value, max(mean.low, low), min(mean.high, high))
+
+
 def table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| task | algorithm, environments | seeds | return | minus PPO at the zoo's | worst seed |",
@@ -162,10 +171,18 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         scores = scores_of(rows, env)
         base = next(iter(scores.values()))
         for name, values in scores.items():
-            cells = [with_interval(contrast([(1, values)])[0])]
+            cells = [with_interval(mean_of(values, env))]
             cells.append("" if values is base else with_interval(contrast([(1, values), (-1, base)])[0]))
             lines.append(f"| {env} | {name} | {len(values)} | {' | '.join(cells)} | {values.min():.1f} |")
     return lines
+
+
+def with_table(page: str, rows: list[dict[str, Any]]) -> str:
+    """The page with what these rows say."""
+    shares = ", ".join(f"{share:.0%} on {env}" for env, share in SHARES.items())
+    about = f"Brackets hold 95 % intervals. Length of a run, of the zoo's: {shares}."
+    block = "\n".join([BEGIN, about, "", *table(rows), "", f"![Returns]({PICTURE.name})", END])
+    return re.sub(f"{BEGIN}.*?{END}", lambda _: block, page, flags=re.DOTALL)
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
@@ -175,7 +192,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
     for panel, env in zip(panels, envs, strict=True):
         scores = scores_of(rows, env)
         for place, (name, values) in enumerate(scores.items()):
-            mean, color = contrast([(1, values)])[0], COLORS[not name.startswith("PPO,")]
+            mean, color = mean_of(values, env), COLORS[not name.startswith("PPO,")]
             panel.plot(values, np.full(len(values), place), "o", color=color, alpha=0.35, markersize=3)
             panel.plot([mean.low, mean.high], [place, place], color=color)
             panel.plot(mean.value, place, "D", color=color, markersize=5)
@@ -198,10 +215,7 @@ def main() -> None:
         trained(env, args.seeds, args.rows)
     if args.rows == ROWS:
         rows = rows_in(ROWS)
-        shares = ", ".join(f"{share:.0%} on {env}" for env, share in SHARES.items())
-        about = f"Brackets hold 95 % intervals. Length of a run, of the zoo's: {shares}."
-        block = "\n".join([BEGIN, about, "", *table(rows), "", f"![Returns]({PICTURE.name})", END])
-        PAGE.write_text(re.sub(f"{BEGIN}.*?{END}", lambda _: block, PAGE.read_text(), flags=re.DOTALL))
+        PAGE.write_text(with_table(PAGE.read_text(), rows))
         draw(rows)
 
 

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from needs import needs_envpool, needs_sb3
 
 from isobatch.rescaling import MINIBATCH_SIZE
 from isobatch.rescaling.evidence import measurements
@@ -65,6 +66,14 @@ def test_the_page_of_proximal_policies_has_its_numbers_and_those_of_the_study() 
     assert script["page_of"](numbers) == (RESULTS / "proximal.md").read_text()
     other = numbers | {"runs": numbers["runs"] | {"behavior-8": numbers["runs"]["recent-8"]}}
     assert "is 0.00 [" in script["page_of"](other)
+
+
+@needs_envpool
+@needs_sb3
+def test_the_page_of_the_drop_in_class_has_its_rows() -> None:
+    script = runpy.run_path(str(RESULTS / "sb3_returns.py"))
+    page = (RESULTS / "sb3-returns.md").read_text()
+    assert script["with_table"](page, script["rows_in"](script["ROWS"])) == page
 
 
 def test_presets_have_what_their_search_found() -> None:

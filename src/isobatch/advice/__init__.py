@@ -8,9 +8,10 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from isobatch.advice.facts import Facts
 from isobatch.advice.findings import Conflict, Finding, settle
 from isobatch.advice.monitors import Metrics, monitor
-from isobatch.advice.rules_of_thumb import Facts, check
+from isobatch.advice.rules_of_thumb import check
 from isobatch.formatting import html_list, html_table
 from isobatch.rescaling import describe
 from isobatch.settings.config import Config

@@ -18,9 +18,12 @@ class Suggestion:
 
     field: str
     before: object
+    """None where the setting was not in use."""
     after: object
 
     def __str__(self) -> str:
+        if self.before is None:
+            return f"{self.field} {setting_text(self.after)}"
         return f"{self.field} {setting_text(self.before)} -> {setting_text(self.after)}"
 
 

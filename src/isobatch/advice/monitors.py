@@ -43,6 +43,7 @@ SWING_ROWS = 16  # rows within which a rise and a fall make a swing
 RECENT_SHARE = 0.25  # share of the rows, at the end, that counts
 EARLY_SHARE = 0.25  # share of the run, at the beginning, in which nothing is judged
 FEWEST_ROWS = 4
+NOT_MOVED = "not measured, with one gradient step per iteration the policy has not moved yet when it is compared"
 
 
 def clip_fraction(metrics: Metrics, config: Config) -> Finding:
@@ -54,8 +55,8 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
     """
     name = "clip-fraction"
     share = recent(metrics, CLIPFRAC, config)
-    if share is None or config.objective != "clip":
-        why = "not measured" if share is None else f"objective is {config.objective}, nothing is clipped"
+    why = unclipped(config) or ("not measured" if share is None else "")
+    if share is None or why:
         return Finding(name, "note", f"clip fraction: {why}.", PAPER)
     several = config.update_epochs > 1
     high, epochs = HIGH_CLIP[several], "several policy epochs" if several else "one policy epoch"
@@ -72,6 +73,37 @@ def clip_fraction(metrics: Metrics, config: Config) -> Finding:
     return Finding(name, "pass", f"{text}.", PAPER)
 
 
+def unclipped(config: Config) -> str:
+    """Why the share of clipped ratios says nothing with these settings, in words; nothing where it does."""
+    if config.objective != "clip":
+        return f"objective is {config.objective}, nothing is clipped"
+    if config.hypers.clip_eps == math.inf:
+        return "clip_eps is inf, nothing is clipped"
+    if has_not_moved(config, config.proximal_policy):
+        return NOT_MOVED
+    return f"not measured, the ratio {across_the_lag(config)}" if across_the_lag(config) else ""
+
+
+def has_not_moved(config: Config, since: str) -> bool:
+    """Whether the policy, when it is measured, is still what it was as the policy `since`.
+
+    A minibatch is measured before its own gradient step. Where that is the first and only one on fresh data, the policy
+    is the one that collected them, unless epochs of the value function have moved layers that both have. An average
+    over iterations is older, and of stale data only the recent policy is not.
+    """
+    moved_before = bool(config.value_epochs) and config.arrangement == "shared"
+    if config.geometry.gradient_steps > 1 or moved_before or since == "ewma":
+        return False
+    return since == "recent" or not config.is_stale
+
+
+def across_the_lag(config: Config) -> str:
+    """Why what is measured against the proximal policy is not of one iteration, where that is as old as stale data."""
+    if not config.is_stale or config.proximal_policy not in ("behavior", "loglinear", "loglinear-age"):
+        return ""
+    return f"to a policy that may be {counted(config.updates_behind, 'iteration')} old says nothing about one iteration"
+
+
 def _quantile(share: float) -> float:
     """z with P(|x| > z) = share, x standard normal; shares at the ends stay finite."""
     return NormalDist().inv_cdf(1 - min(max(share, 1e-12), 0.98) / 2)
@@ -85,7 +117,7 @@ def _older(config: Config, times: int) -> tuple[Suggestion, ...]:
     steps = max(2, config.geometry.gradient_steps)  # of one step alone the policy has no age that could be multiplied
     return (
         Suggestion("proximal_policy", config.proximal_policy, "ewma"),
-        Suggestion("beta_prox", config.hypers.beta_prox, center_of_mass_times(beta_of_rollout(steps), times)),
+        Suggestion("beta_prox", None, center_of_mass_times(beta_of_rollout(steps), times)),
     )
 
 
@@ -167,10 +199,10 @@ def kl_per_iteration(metrics: Metrics, config: Config) -> Finding:
     the proximal policy is taken, unless it is as old.
     """
     name, source = "kl-per-iteration", "target_kl of Stable-Baselines3 and CleanRL, usually 0.01 to 0.05"
-    if config.is_stale and config.proximal_policy in ("behavior", "loglinear", "loglinear-age"):
-        old = counted(config.updates_behind, "iteration")
-        lag = f"the KL to a policy that may be {old} old says nothing about one iteration"
-        return Finding(name, "note", f"KL per iteration: not measured, {lag}.", source)
+    if lag := across_the_lag(config):
+        return Finding(name, "note", f"KL per iteration: not measured, the KL {lag}.", source)
+    if has_not_moved(config, config.proximal_policy if config.is_stale else "behavior"):
+        return Finding(name, "note", f"KL per iteration: {NOT_MOVED}.", source)
     kl = recent(metrics, PROXIMAL_KL if config.is_stale else KL, config)
     if kl is None:
         return Finding(name, "note", "KL per iteration: not measured.", source)
@@ -188,6 +220,8 @@ def affordable_lag(metrics: Metrics, config: Config) -> Finding:
     kl = recent(metrics, KL, config)
     if kl is None or kl <= 0 or config.objective == "policy-gradient":
         return Finding(name, "note", "affordable lag: not measured, or there are no ratios to correct with.", source)
+    if has_not_moved(config, "behavior"):
+        return Finding(name, "note", f"affordable lag: {NOT_MOVED}.", source)
     seen = recent(metrics, LAG, config) if config.is_stale else 0.0
     now = config.updates_behind if seen is None else seen
     most = max(0, math.floor((now + 0.5) * math.sqrt(HIGH_KL / kl) - 0.5))
@@ -218,16 +252,16 @@ def monitor(metrics: Metrics, config: Config, done: float | None = None) -> tupl
     if done < EARLY_SHARE:
         remark = f"Too early to judge after {done:.0%} of the run."
         return [finding.noted(remark) if finding.status == "warn" else finding for finding in findings], []
-    return findings, conflicts(findings, recent(metrics, CLIPFRAC, config) if config.objective == "clip" else None)
+    return findings, conflicts(findings, recent(metrics, CLIPFRAC, config))
 
 
 def conflicts(findings: Sequence[Finding], share: float | None) -> list[Conflict]:
     changed = {f.name: {s.field for s in f.suggestions} for f in findings}
     result = []
-    if share is not None:
+    clipped = next(f.status for f in findings if f.name == "clip-fraction")
+    if share is not None and clipped != "note":
         healthy = OFTEN_CALLED_HEALTHY[0] <= share <= OFTEN_CALLED_HEALTHY[1]
-        ours = next(f.status for f in findings if f.name == "clip-fraction") == "pass"
-        if healthy != ours:
+        if healthy != (clipped == "pass"):
             why = (
                 f"10% to 30% is often called healthy and would {'keep' if healthy else 'change'} {share:.2%}; that "
                 "band is ours, since we know of no source, and the paper distils its own from its experiments"

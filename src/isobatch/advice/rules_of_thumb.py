@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from isobatch.advice.facts import Facts
 from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
-from isobatch.formatting import byte_text, counted, rounded
+from isobatch.advice.memory_rule import rollout_memory
+from isobatch.formatting import counted, rounded
 from isobatch.rescaling.cautions import FEW_ITERATIONS
 from isobatch.settings.accounting import GOOD_ROWS, Samples, samples_used
 from isobatch.settings.config import Config
@@ -35,30 +36,6 @@ REINFORCE_SAMPLES = 1_000  # samples per update
 SAMPLES_PER_ACTION = 10  # samples per minibatch for each action dimension
 FEWEST_ENVS, FEWEST_STEPS = 8, 64
 ENOUGH_SPEED = 0.8  # share of the highest speed that the fewest useful environments reach
-MUCH_MEMORY = 0.5  # share of the free memory from which a rollout is large
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a config does not say. None where it is not known."""
-
-    action_dim: int | None = None
-    """Numbers in an action, or actions to choose from."""
-    continuous: bool | None = None
-    time_limit: int | None = None
-    """Steps of the longest episode."""
-    rollout_bytes: int | None = None
-    """Memory of one rollout."""
-    free_bytes: int | None = None
-    throughput: tuple[tuple[int, float], ...] = ()
-    """Environments, and the steps per second of all of them together that were measured."""
-    env_seconds: float | None = None
-    """Time of one step of one environment."""
-    update_seconds: float | None = None
-    """Time of one gradient step."""
-    critical_batch: float | None = None
-    devices: int | None = None
-    """Devices that share the run."""
 
 
 def used(config: Config, facts: Facts) -> Samples:
@@ -76,18 +53,6 @@ def rollout_size(config: Config, facts: Facts) -> Said:
     g, samples = config.geometry, used(config, facts)
     of_them = f", {samples.per_iteration} of them used: whole episodes" if samples.bound else ""
     return None, f"rollout = {g.num_envs:,} x {g.num_steps:,} = {g.iteration_batch:,} samples per iteration{of_them}."
-
-
-def rollout_memory(config: Config, facts: Facts) -> Said:
-    """Observations, distributions and a few numbers of each step; N and T cost the same."""
-    need, free = facts.rollout_bytes, facts.free_bytes
-    if need is None:
-        return None, "memory of a rollout: the observations of this environment are not known."
-    text = f"a rollout takes {byte_text(need)} of memory"
-    if free is None or need <= MUCH_MEMORY * free:
-        return True, f"{text}."
-    change = Suggestion("num_envs", config.num_envs, max(1, int(config.num_envs * MUCH_MEMORY * free / need)))
-    return False, f"{text}, and {byte_text(free)} are free.", change
 
 
 def useful_envs(config: Config, facts: Facts) -> Said:

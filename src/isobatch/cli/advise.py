@@ -14,9 +14,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from isobatch.advice import Advice, advise
+from isobatch.advice.facts import Facts
 from isobatch.advice.findings import Finding
 from isobatch.advice.geometry_text import diagram
-from isobatch.advice.rules_of_thumb import Facts
 from isobatch.cli import console
 from isobatch.cli.flags import Parser, add_config, config_from, given_settings
 from isobatch.errors import UsageError

@@ -61,7 +61,7 @@ class Search(NamedTuple):
     begin: str = ""
     """Another search, whose result this one begins with."""
     rival: str = ""
-    """Another search for the same base, whose result is taken where it was better on new seeds."""
+    """Another search for the same base, whose result is taken where it is better on new seeds."""
 
 
 COMMON: SettingsByName = dict(update_epochs=1, lr_schedule="constant", ent_coef=0.01, learning_rate=1e-3)
@@ -87,18 +87,12 @@ SEARCHES = {
     "128x8": Search("ppo-ewma", SMALL | dict(num_envs=128, num_steps=8), (*CLASSIC, *PIECES)),
     "2x512": Search("ppo-ewma", SMALL | dict(num_envs=2, num_steps=512), (*CLASSIC, *PIECES)),
 }  # fmt: skip
-PENALIZED = [name for name in SEARCHES if name.startswith("divided")]
-
-
-def with_coefficient(name: str) -> str:
-    """The name of the search in which the KL coefficient is searched too, and not the paper's 1."""
-    return f"{name}-kl"
-
-
-for _name in PENALIZED:
+# Where the KL coefficient was searched too: everywhere for the base of most studies, for others on CartPole.
+WITH_COEFFICIENT = {"divided": tuple(TASKS), "divided-ppg": CLASSIC[:1], "divided-epochs": CLASSIC[:1]}
+for _name, _envs in WITH_COEFFICIENT.items():
     _search = SEARCHES[_name]
-    SEARCHES[with_coefficient(_name)] = _search._replace(ranges=(*_search.ranges, "kl_coef"))
-    SEARCHES[_name] = _search._replace(rival=with_coefficient(_name))
+    SEARCHES[f"{_name}-kl"] = _search._replace(envs=_envs, ranges=(*_search.ranges, "kl_coef"))
+    SEARCHES[_name] = _search._replace(rival=f"{_name}-kl")
 
 # How losses become one number (the study `aggregation`): what differs is how long a step is and where it goes, so the
 # rate alone is searched, over equally many decades. Adam takes the scale away if nothing clips the gradient before;

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from isobatch.advice import Advice
 from isobatch.advice import advise as advise_on
+from isobatch.advice.facts import Facts
 from isobatch.advice.monitors import Metrics
-from isobatch.advice.rules_of_thumb import Facts
 from isobatch.envs.registry import environment_of
 from isobatch.envs.spaces import Box, MultiDiscrete
 from isobatch.errors import UsageError, check_keywords
 from isobatch.settings.config import Config
-from isobatch.training.memory import available_bytes, rollout_bytes
+from isobatch.training.memory import available_bytes, phase_bytes, rollout_bytes, state_bytes, waiting_bytes
 
 
 @check_keywords
@@ -64,5 +64,8 @@ def environment_facts(config: Config) -> Facts:
         continuous=isinstance(env.action_space, Box),
         time_limit=env.max_steps or None,
         rollout_bytes=rollout_bytes(config, env),
+        waiting_bytes=waiting_bytes(config, env),
+        phase_bytes=phase_bytes(config, env, num_seeds=1),
+        state_bytes=state_bytes(config, env),
         free_bytes=available_bytes(),
     )

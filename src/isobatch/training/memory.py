@@ -43,8 +43,13 @@ def state_bytes(config: Config, env: AnyEnvironment) -> int:
     widths = config.hidden_sizes
     weights = sum(before * after for before, after in itertools.pairwise((1, *widths)))
     seen = config.num_envs * int(np.prod(env.obs_shape)) * np.dtype(env.obs_dtype).itemsize
+    return seen + (3 + config.lag_iterations) * 4 * weights
+
+
+def waiting_bytes(config: Config, env: AnyEnvironment) -> int:
+    """Bytes of the rollouts that wait to be used: the queue of stale data, or what actors collect ahead."""
     waiting = config.lag_iterations + 1 if config.lag_iterations else config.staleness
-    return seen + (3 + config.lag_iterations) * 4 * weights + waiting * rollout_bytes(config, env)
+    return waiting * rollout_bytes(config, env)
 
 
 def rollout_bytes(config: Config, env: AnyEnvironment) -> int:
@@ -57,7 +62,7 @@ def check_run_memory(config: Config, env: AnyEnvironment, num_seeds: int) -> Non
     """Raise if phases, or states and one rollout, do not fit, even without what computing with them takes."""
     if config.policy_iterations_per_phase:
         check_phase_memory(config, env, num_seeds)
-    need = num_seeds * (state_bytes(config, env) + rollout_bytes(config, env))
+    need = num_seeds * (state_bytes(config, env) + waiting_bytes(config, env) + rollout_bytes(config, env))
     there = available_bytes()
     if there is not None and need > SHARE * there:
         lag = f", max_lag={config.max_lag}" if config.lag_iterations else ""

@@ -52,7 +52,7 @@ class CosineMeans:
 
 @dataclass(frozen=True)
 class Histogram:
-    density: tuple[float, ...]  # of the cosines of the first batch
+    density: tuple[float, ...]  # of cosines, the mean over batches
     means: CosineMeans
 
 
@@ -132,7 +132,7 @@ class Cosines(SampleCosines):
         """Cosines within and across trajectories: means against lag, histograms; with the batch mean; of batches."""
         figure, (first, second, third, fourth) = new_panels(2, 2, (11, 8))
         self.draw_means(first, "Pairs of samples: means, with 95 % intervals")
-        self.draw_histograms(second, self.within, "Pairs of samples: one batch")
+        self.draw_histograms(second, self.within, "Pairs of samples")
         third.stairs(self.with_mean.density, self.edges, color=COLORS[0], fill=True, alpha=0.6)
         third.set(xlabel="cosine", ylabel="density", title="Samples with the mean of their batch")
         matrix = np.array(self.batches)[:BATCHES_DRAWN, :BATCHES_DRAWN]
@@ -155,17 +155,19 @@ def sample_cosines(subject: Subject, lam: float, parts: PartialResults = NOTHING
             yield {kind: _described(cosines, edges) for kind, cosines in known.items() if len(cosines)}
 
     rows: dict[int | str, list[np.ndarray]] = {}
-    densities: dict[int | str, tuple[float, ...]] = {}
+    densities: dict[int | str, list[np.ndarray]] = {}
     for made in parts.pieces("pairs", make):
         for word, described in made.items():
             kind: int | str = int(word) if word.isdigit() else word
-            densities.setdefault(kind, tuple(described[2:].tolist()))
+            densities.setdefault(kind, []).append(described[2:])
             rows.setdefault(kind, []).append(described[:2])
     if "mean" not in rows:
         raise NotMeasurableError("sections=cosines needs gradients that are not zero: all advantages are zero.")
     # A kind of pairs that not every batch has is left out: its mean would be over other batches.
     shown = {
-        kind: Histogram(densities[kind], CosineMeans.of(x)) for kind, x in rows.items() if len(x) == len(rows["mean"])
+        kind: Histogram(tuple(np.mean(densities[kind], axis=0).tolist()), CosineMeans.of(x))
+        for kind, x in rows.items()
+        if len(x) == len(rows["mean"])
     }
     lags = [lag for lag in HISTOGRAM_LAGS if lag in shown]
     return SampleCosines(
