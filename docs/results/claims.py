@@ -283,8 +283,8 @@ PAPER = [
         Entry(
             "appendix C", f"Adam's step size follows the square root of the batch, {than}", "adam-rule",
             compared(
-                "adam-rule", f"square root minus {rule}, c = 64", {"adam_rule": "square root", "divisor": 64},
-                {"adam_rule": rule, "divisor": 64}, above,
+                "adam-rule", f"square root minus {rule}, c = 16", {"adam_rule": "square root", "divisor": 16},
+                {"adam_rule": rule, "divisor": 16}, above,
             ),
         )
         for rule, than in (("linear", "not the batch itself"), ("none", "and does not stay"))
@@ -357,8 +357,8 @@ GUIDE = [
     Entry("n_envs", "More environments instead of steps learn better", "geometry",
           compared("geometry", "128 x 8 minus 2 x 512, each at settings of its own", MANY, LONG, above)),
     Entry("batch size", "A batch that changes needs a learning rate that follows", "adam-rule",
-          compared("adam-rule", "square root minus unchanged, c = 64", {"adam_rule": "square root", "divisor": 64},
-                   {"adam_rule": "none", "divisor": 64}, above)),
+          compared("adam-rule", "square root minus unchanged, c = 16", {"adam_rule": "square root", "divisor": 16},
+                   {"adam_rule": "none", "divisor": 16}, above)),
     *(Entry("rules of thumb", text, "../guide", partial(not_measured, rule)) for text, rule in RULES_OF_THUMB.items()),
 ]  # fmt: skip
 QUESTION = [

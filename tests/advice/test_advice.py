@@ -7,7 +7,7 @@ import json
 import pytest
 from rollout_settings import BASE
 
-from isobatch.advice.rules_of_thumb import Facts
+from isobatch.advice.facts import Facts
 from isobatch.settings.accounting import GOOD_ROWS, surely_used
 from isobatch.settings.presets import preset
 from isobatch.training.known_facts import advise, known_facts

@@ -25,6 +25,12 @@ def test_diagram_shows_every_number() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_iterations_that_only_collect_have_no_gradient_steps() -> None:
+    text = diagram(BASE.replace(total_timesteps=8192 * 10, staleness=4))
+    assert "x 10 iterations, the first 4 of which only collect" in text
+    assert "192 gradient steps in all" in text  # 6 x 32
+
+
 def test_diagram_of_phases_and_rows() -> None:
     text = diagram(PPG)
     assert "every 4 iterations: phase batch = 32,768" in text

@@ -27,9 +27,11 @@ from isobatch.advice.monitors import (
 )
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
+from isobatch.settings.presets import preset
 
 ONE = Config().replace(update_epochs=1, proximal_policy="ewma", learning_rate=1e-3)
 SEVERAL = ONE.replace(update_epochs=4)
+SINGLE = preset("ppo", num_minibatches=1, update_epochs=1)  # one gradient step per iteration
 
 
 def table(**columns: float | list[float]) -> dict[str, list[float]]:
@@ -58,6 +60,7 @@ def suggested(finding: Finding) -> dict[str, Any]:
         (0.001, ONE, "warn"),
         (0.0, SEVERAL, "warn"),
         (0.3, ONE.replace(objective="kl"), "note"),
+        (0.0, ONE.replace(clip_eps="inf"), "note"),
     ],
 )
 def test_clip_fraction_bands(share: float, config: Config, status: str) -> None:
@@ -81,6 +84,13 @@ def test_a_low_clip_fraction_suggests_an_older_proximal_policy() -> None:
     assert center_of_mass(plain["beta_prox"]) == pytest.approx(ONE.geometry.gradient_steps - 1)
 
 
+def test_a_decay_that_was_not_in_use_has_no_value_before() -> None:
+    """4 gradient steps, twice as old: a center of mass of 3, beta 3/4."""
+    finding = found(table(clip=0.001), ONE.replace(proximal_policy="behavior"), "clip-fraction")
+    assert finding.tries.startswith("Try proximal_policy behavior -> ewma, beta_prox 0.75; or num_steps")
+    assert "beta_prox 0.8889 -> 0.9412" in repr(found(table(clip=0.001), ONE, "clip-fraction"))  # 8 -> 16
+
+
 def test_a_low_clip_fraction_suggests_a_larger_iteration_batch_too() -> None:
     """Footnote 4: more steps and as many more minibatches, so the optimization batch stays. Not with an average."""
     finding = found(table(clip=0.0), ONE.replace(proximal_policy="behavior"), "clip-fraction")
@@ -90,7 +100,7 @@ def test_a_low_clip_fraction_suggests_a_larger_iteration_batch_too() -> None:
     }
     assert "; or num_steps 128 -> 512, num_minibatches 4 -> 16." in repr(finding)
     assert found(table(clip=0.0), ONE, "clip-fraction").instead == ()
-    single = ONE.replace(proximal_policy="behavior", num_minibatches=1)
+    single = SINGLE.replace(value_epochs=1, arrangement="shared")  # values move the policy before its one step
     assert center_of_mass(suggested(clip_fraction(table(clip=0.0), single))["beta_prox"]) == pytest.approx(2)
 
 
@@ -116,6 +126,54 @@ def test_of_stale_data_the_kl_to_the_proximal_policy_is_judged() -> None:
     assert found(across | {PROXIMAL_KL: [0.08] * 20}, stale, "kl-per-iteration").status == "warn"
     held = stale.replace(proximal_policy="behavior")
     assert found(across, held, "kl-per-iteration").status == "note"
+
+
+@pytest.mark.parametrize("proximal", ["behavior", "loglinear", "loglinear-age"])
+def test_clipping_across_the_lag_says_nothing_about_the_learning_rate(proximal: str) -> None:
+    """19.32 % of the ratios, in the band that is often called healthy and beyond the paper's: neither counts."""
+    metrics = table(clip=0.1932) | {KL: [0.2] * 20}
+    findings, disputes = monitor(metrics, ONE.replace(staleness=8, proximal_policy=proximal))
+    clipped = next(f for f in findings if f.name == "clip-fraction")
+    assert (clipped.status, clipped.suggestions, disputes) == ("note", (), [])
+    assert "not measured, the ratio to a policy that may be 8 iterations old says nothing" in clipped.text
+    assert found(metrics, ONE.replace(staleness=8, proximal_policy="recent"), "clip-fraction").status == "warn"
+    assert found(metrics, ONE.replace(proximal_policy=proximal), "clip-fraction").status == "warn"
+
+
+@pytest.mark.parametrize("config", [preset("a2c"), preset("reinforce"), SINGLE, SINGLE.replace(proximal_policy="ewma")])
+def test_a_kl_before_the_only_gradient_step_was_not_measured(config: Config) -> None:
+    """It is 0 by construction, up to rounding."""
+    finding = found(table(kl=1.4e-17), config, "kl-per-iteration")
+    assert finding.status == "note"
+    assert "not measured, with one gradient step" in finding.text
+    lag = found(table(kl=1.4e-17), config, "affordable-lag")
+    assert (lag.status, "not measured" in lag.text) == ("note", True)
+    assert found(table(kl=1.4e-17), config.replace(value_epochs=1, arrangement="shared"), finding.name).status == "pass"
+
+
+def test_a_kl_to_an_older_policy_is_measured_before_the_only_step() -> None:
+    stale = SINGLE.replace(staleness=4)
+    apart = {PROXIMAL_KL: [0.01] * 20}
+    assert found(apart, stale.replace(proximal_policy="ewma"), "kl-per-iteration").status == "pass"
+    assert found(apart, stale.replace(proximal_policy="recent"), "kl-per-iteration").status == "note"
+    assert "environment steps) stays within" in found(table(kl=0.01), stale, "affordable-lag").text
+
+
+@pytest.mark.parametrize("proximal", ["behavior", "recent", "loglinear", "loglinear-age"])
+def test_clipping_before_the_only_gradient_step_was_not_measured(proximal: str) -> None:
+    findings, disputes = monitor(table(clip=0.0), SINGLE.replace(proximal_policy=proximal))
+    clipped = next(f for f in findings if f.name == "clip-fraction")
+    assert (clipped.status, clipped.tries, disputes) == ("note", "", [])
+    assert "not measured, with one gradient step" in clipped.text
+    assert found(table(clip=0.0), SINGLE.replace(proximal_policy="ewma"), "clip-fraction").status == "warn"
+    stale = SINGLE.replace(staleness=4, proximal_policy="recent")
+    assert found(table(clip=0.0), stale, "clip-fraction").status == "note"
+
+
+def test_an_infinite_clip_range_clips_nothing() -> None:
+    finding = clip_fraction(table(clip=0.0), ONE.replace(clip_eps="inf"))
+    assert finding.text == "clip fraction: clip_eps is inf, nothing is clipped."
+    assert finding.tries == ""
 
 
 def test_swing_needs_a_rise_and_a_fall() -> None:

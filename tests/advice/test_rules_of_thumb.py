@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rollout_settings import BASE
 
+from isobatch.advice.facts import Facts
 from isobatch.advice.findings import Finding
 from isobatch.advice.rules_of_thumb import (
     CHECKS,
@@ -16,7 +17,6 @@ from isobatch.advice.rules_of_thumb import (
     MEASURED,
     OURS,
     PAPER,
-    Facts,
     check,
     envs_per_minibatch,
 )
@@ -72,7 +72,13 @@ def find(name: str, config: Config = BASE, **facts: Any) -> Finding:
         ("rollout-length", BASE.replace(num_steps=64), {}, "pass", None),
         ("rollout-length", BASE.replace(num_steps=32), {}, "warn", ("num_steps", 64)),
         ("update-often", BASE.replace(total_timesteps=8192 * 50), {}, "pass", None),
-        ("update-often", BASE.replace(total_timesteps=8192 * 49), {}, "warn", ("num_steps", 64)),
+        ("update-often", BASE.replace(total_timesteps=8192 * 49), {}, "note", None),
+        ("update-often", BASE.replace(total_timesteps=8192 * 10), {}, "note", None),
+        ("update-often", BASE.replace(total_timesteps=8192 * 9), {}, "warn", ("num_steps", 16)),
+        # Of 54 iterations 45 only collect; with rows half as long 63 of 108 learn.
+        ("update-often", BASE.replace(total_timesteps=8192 * 95, staleness=45), {}, "pass", None),
+        ("update-often", BASE.replace(total_timesteps=8192 * 94, staleness=45), {}, "note", None),
+        ("update-often", BASE.replace(total_timesteps=8192 * 54, staleness=45), {}, "warn", ("num_steps", 64)),
         ("minibatch-count", BASE, {}, "pass", None),
         ("minibatch-count", BASE.replace(num_minibatches=64), {}, "warn", ("num_minibatches", 32)),
         ("minibatch-count", BASE.replace(num_minibatches=2), {}, "warn", ("num_minibatches", 4)),
@@ -156,6 +162,22 @@ def test_the_worked_example_passes() -> None:
         config = preset("ppo", num_envs=num_envs, num_steps=num_steps, num_minibatches=32, total_timesteps=500_000)
         findings, _ = check(config, Facts(action_dim=2, continuous=False, time_limit=500))
         assert [f.name for f in findings if f.status == "warn"] == ["one-epoch"]  # which is the paper's
+
+
+def test_a_run_that_is_short_does_not_make_the_guides_sizes_a_fault() -> None:
+    """8192 samples in minibatches of 256, 48 times: 50 is ours, and the guide has no number."""
+    sizes = dict(num_envs=4, num_steps=2048, num_minibatches=32, update_epochs=1)
+    finding = find("update-often", preset("ppo", **sizes, total_timesteps=400_000))
+    assert (finding.status, finding.tries) == ("note", "")
+    assert "48 iterations, at least 50" in finding.text
+    assert "warned of below 10" in finding.text
+
+
+def test_iterations_that_only_collect_are_not_updates() -> None:
+    config = preset("ppo", num_envs=8, num_steps=128, staleness=45, total_timesteps=52_000)
+    finding = find("update-often", config)
+    assert finding.status == "warn"
+    assert "5 iterations with an update (the first 45 of the run only collect)" in finding.text
 
 
 def test_more_environments_go_with_rescaled_settings() -> None:

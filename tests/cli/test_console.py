@@ -61,6 +61,25 @@ def test_the_accounting_of_whole_episodes_counts_what_is_surely_used() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("aggregation", "mean", "alike"),
+    [
+        ("trajectory", "sum over each trajectory", "timestep times that length"),
+        ("trajectory-mean", "mean over each trajectory", "the same as timestep"),
+        ("constant", "1/1000 of the sum over each trajectory", "timestep times that length / 1000"),
+    ],
+)
+def test_the_accounting_names_an_aggregation_that_is_not_the_usual_one(aggregation: str, mean: str, alike: str) -> None:
+    line = dict(batch_accounting(preset("ppo", aggregation=aggregation)))["aggregation"]
+    assert line == (
+        f"{aggregation}: {mean} (an episode or its piece in the rollout), then the mean of these; where all have one "
+        f"length, {alike}"
+    )
+    whole = dict(batch_accounting(preset("reinforce", aggregation=aggregation)))["aggregation"]
+    assert "each trajectory (a whole episode), then" in whole
+    assert "aggregation" not in dict(batch_accounting(preset("ppo")))
+
+
 @pytest.mark.parametrize("words", [["rescale", "--to-num-envs", "1"], ["advise", "--num-envs", "1"], ["study", "list"]])
 def test_no_trailing_blanks_and_no_wrong_plurals(words: list[str], capsys: pytest.CaptureFixture) -> None:
     assert main(words) == 0

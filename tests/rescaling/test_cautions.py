@@ -36,6 +36,12 @@ def warned(result: Rescaled, *words: str) -> bool:
             dict(num_envs=256),
             ["iterations 61 -> 3", "1,000,000 steps", "keep=iteration-batch"],
         ),
+        # 110 iterations, and 51 of 34 x 1,024 steps, of which 5 only collect.
+        (
+            dict(num_envs=16, num_steps=1024, total_timesteps=110 * 16 * 1024, staleness=5),
+            dict(num_envs=34),
+            ["iterations with an update (staleness=5) 105 -> 46"],
+        ),
         (dict(proximal_policy="behavior"), dict(factor=4), ["65,536", "16,384", "beta_prox=0.933333"]),
         (dict(advantage_norm="minibatch"), dict(factor=4), ["2,048", "8,192", "advantage_norm=iteration"]),
         (dict(gamma=0.9, gae_lambda=0.5), dict(num_steps=64), ["256 -> 64", "1.82 steps", "gae_lambda"]),
@@ -88,7 +94,9 @@ def used(result: Rescaled) -> tuple[object, object]:
         (dict(num_envs=8, keep="iteration-batch"), (3002, 8), ["8 of 4,000", "75% before", "keep num_steps."]),
         (dict(num_envs=16, keep="iteration-batch"), (3002, 0), ["3,002 of 4,000 -> 0 of 4,000", "Training refuses"]),
         (dict(num_steps=700), (3002, 402), ["402 of 1,400", "29%", "keep num_steps and change num_envs"]),
-        (dict(num_steps=1000), (3002, 1002), []),  # half of what is collected, three quarters before
+        (dict(num_steps=1000), (3002, 1002), ["divided by c = 2, what is used by 3.", "50% at the least, 75% before"]),
+        (dict(num_steps=1900), (3002, 2802), []),  # 74 %: by 1.05 and by 1.07
+        (dict(num_envs=1, keep="iteration-batch"), (3002, 3501), ["c = 1, what is used by 0.857", "keep num_steps."]),
         (dict(num_envs=8, keep="minibatch-count"), (3002, 12_008), []),
     ],
 )
@@ -97,6 +105,14 @@ def test_samples_used_by_whole_episodes_by_hand(target: dict, samples: tuple[int
     assert used(result) == samples
     assert warned(result, SAMPLES_USED) == bool(words)
     assert warned(result, *words)
+
+
+def test_rows_that_become_long_enough_are_not_told_to_stay_short() -> None:
+    """8 x 501 of 8 x 1,000 steps, then 8 x 1,501 of 8 x 2,000: twice as many collected, three times as many used."""
+    short = WHOLE.replace(num_envs=8, num_steps=1000)
+    result = rescale(short, num_steps=2000, time_limit=500)
+    assert warned(result, "c = 0.5, what is used by 0.334", "Rows of 4 time limits or more", "learning rate again")
+    assert not warned(result, "samples used", "Instead")
 
 
 def test_rows_that_were_too_short_before_stay_so() -> None:

@@ -68,6 +68,12 @@ def test_the_page_of_proximal_policies_has_its_numbers_and_those_of_the_study() 
     assert "is 0.00 [" in script["page_of"](other)
 
 
+def test_the_page_of_training_returns_has_its_numbers() -> None:
+    script = runpy.run_path(str(RESULTS / "training_returns.py"))
+    page = script["PAGE"].read_text()
+    assert script["with_table"](page, json.loads(script["NUMBERS"].read_text())) == page
+
+
 @needs_envpool
 @needs_sb3
 def test_the_page_of_the_drop_in_class_has_its_rows() -> None:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from tiny import tiny
 
-from isobatch.rollouts.evaluation import Evaluator
+from isobatch.rollouts.evaluation import Episodes, Evaluator, StackedPolicies
 from isobatch.settings.config import Config
+from isobatch.studies import policy_returns
 from isobatch.studies.claims import STUDIES
 from isobatch.studies.grid import Cell
 from isobatch.studies.lanes import train_cells
 from isobatch.studies.policy_returns import PolicyReturns
-from isobatch.studies.rows import INSIDE, POINTS, Diverged, final_return, mean_return
+from isobatch.studies.rows import INSIDE, OUTSIDE, POINTS, Diverged, final_return, mean_return
 from isobatch.training.metrics import EPISODES, LENGTH, RETURN
 from isobatch.training.programs import initial_states
 from isobatch.training.trainer import train
@@ -90,3 +91,34 @@ def test_studies_that_compare_numbers_of_environments_are_evaluated(name: str, s
         envs.setdefault(cell.config.env, set()).add(cell.config.num_envs)
     assert grid.evaluated == any(len(counts) > 1 for counts in envs.values())
     assert grid.sizes()["evaluated"] == grid.evaluated
+
+
+def test_outside_jax_policies_of_all_points_play_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each point gets what its own policies got: here the seed of their episodes, which is the point's number."""
+    config = tiny(env="gymnasium/CartPole-v1")
+    states = initial_states(config, [0, 1, 2])
+    monkeypatch.setattr(policy_returns, "AT_ONCE", 26)  # two lanes of thirteen policies, then one
+    returns, calls = PolicyReturns(config, states, log_interval=1), []
+
+    def play(policies: StackedPolicies, seeds: np.ndarray) -> Episodes:
+        calls.append(len(seeds))
+        assert all(len(leaf) == len(seeds) for leaf in jax.tree.leaves(policies))
+        return Episodes(np.repeat(seeds[:, None], OUTSIDE, axis=1).astype(float), np.ones((len(seeds), OUTSIDE), int))
+
+    monkeypatch.setattr(returns._evaluator, "play", play)
+    for iteration in returns.pauses:
+        returns.note(iteration, states)
+    assert calls == []
+    training: dict[str, Any] = {name: np.zeros(0) for name in ("seed", "env_steps")}
+    table = returns.curve(slice(0, 3), [0, 1, 2], training, {})
+    assert calls == [26, 13]
+    first = [returns.iterations.index(iteration) for iteration in returns.iterations]
+    for seed in (0, 1, 2):
+        assert table[RETURN][table["seed"] == seed].tolist() == first
+    assert set(table[EPISODES]) == {OUTSIDE}
+
+
+def test_outside_jax_real_episodes_are_played() -> None:
+    table = trained(tiny(env="gymnasium/CartPole-v1", num_envs=2))
+    assert ((table[RETURN] >= 8) & (table[RETURN] <= 500)).all()
+    assert table[RETURN].tolist() == table[LENGTH].tolist()  # a reward of 1 a step

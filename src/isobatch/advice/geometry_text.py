@@ -6,7 +6,7 @@ import random
 
 from isobatch.formatting import counted, rounded
 from isobatch.rescaling.rules import advantage_decay
-from isobatch.settings.accounting import Samples, samples_used
+from isobatch.settings.accounting import Samples, samples_used, updates
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import center_of_mass, span
 
@@ -26,7 +26,8 @@ def diagram(config: Config, time_limit: int | None = None) -> str:
     minibatches = f"{counted(g.num_minibatches, 'minibatch')} of {used.per_minibatch}"
     epochs = f"x {counted(g.update_epochs, 'epoch')}" + (", each cut anew" if g.update_epochs > 1 else "")
     each = f"{used.bound}{rounded(used.iteration / g.gradient_steps, 4)} new samples each"
-    steps = counted(g.gradient_steps * config.num_iterations, "gradient step")
+    steps = counted(g.gradient_steps * updates(config), "gradient step")
+    waits = f", the first {config.staleness:,} of which only collect" if config.staleness else ""
     lines = [
         *_rows(config),
         _side(f"└{time:─^{ROW_CHARACTERS - 4}}┘", batch),
@@ -36,7 +37,7 @@ def diagram(config: Config, time_limit: int | None = None) -> str:
         _arrow(epochs),
         _side(f"{counted(g.gradient_steps, 'gradient step')} per iteration", each),
         *_phase(config),
-        _arrow(f"x {counted(config.num_iterations, 'iteration')}"),
+        _arrow(f"x {counted(config.num_iterations, 'iteration')}{waits}"),
         _side(f"{steps} in all", f"{config.env_steps:,} environment steps"),
         "",
         f"  proximal policy  {_proximal(config)}",

@@ -81,11 +81,12 @@ def unclipped(config: Config) -> str:
         return "clip_eps is inf, nothing is clipped"
     if has_not_moved(config, config.proximal_policy):
         return NOT_MOVED
-    return f"not measured, the ratio {across_the_lag(config)}" if across_the_lag(config) else ""
+    lag = across_the_lag(config)
+    return f"not measured, the ratio {lag}" if lag else ""
 
 
 def has_not_moved(config: Config, since: str) -> bool:
-    """Whether the policy, when it is measured, is still what it was as the policy `since`.
+    """Whether the policy that is compared with the one named `since` can only be the same one.
 
     A minibatch is measured before its own gradient step. Where that is the first and only one on fresh data, the policy
     is the one that collected them, unless epochs of the value function have moved layers that both have. An average
@@ -217,11 +218,11 @@ def affordable_lag(metrics: Metrics, config: Config) -> Finding:
     and data is d + 1/2 iterations away in the mean over an update, if it was d old at its beginning."""
     name = "affordable-lag"
     source = "ours; the bias of old data goes by lag x learning rate (Song 2026, https://arxiv.org/abs/2607.01083)"
+    if has_not_moved(config, "behavior"):
+        return Finding(name, "note", f"affordable lag: {NOT_MOVED}.", source)
     kl = recent(metrics, KL, config)
     if kl is None or kl <= 0 or config.objective == "policy-gradient":
         return Finding(name, "note", "affordable lag: not measured, or there are no ratios to correct with.", source)
-    if has_not_moved(config, "behavior"):
-        return Finding(name, "note", f"affordable lag: {NOT_MOVED}.", source)
     seen = recent(metrics, LAG, config) if config.is_stale else 0.0
     now = config.updates_behind if seen is None else seen
     most = max(0, math.floor((now + 0.5) * math.sqrt(HIGH_KL / kl) - 0.5))

@@ -19,7 +19,7 @@ from isobatch.advice.findings import Conflict, Finding, Said, Suggestion, made
 from isobatch.advice.memory_rule import rollout_memory
 from isobatch.formatting import counted, rounded
 from isobatch.rescaling.cautions import FEW_ITERATIONS
-from isobatch.settings.accounting import GOOD_ROWS, Samples, samples_used
+from isobatch.settings.accounting import GOOD_ROWS, Samples, samples_used, updates
 from isobatch.settings.config import Config
 from isobatch.settings.fields import LARGEST_INDEX
 from isobatch.settings.geometry import minibatch_counts
@@ -35,6 +35,7 @@ CONTINUOUS_SAMPLES = (2_000, 10_000)  # samples per update
 REINFORCE_SAMPLES = 1_000  # samples per update
 SAMPLES_PER_ACTION = 10  # samples per minibatch for each action dimension
 FEWEST_ENVS, FEWEST_STEPS = 8, 64
+STALLED = 10  # iterations with an update that no run should have fewer of, whatever its length
 ENOUGH_SPEED = 0.8  # share of the highest speed that the fewest useful environments reach
 
 
@@ -136,11 +137,15 @@ def rollout_length(config: Config, facts: Facts) -> Said:
 
 
 def update_often(config: Config, facts: Facts) -> Said:
-    count = config.num_iterations
-    asked = f"at least {FEW_ITERATIONS} so that n_steps does not stall updates"
-    steps = max(1, config.total_timesteps // (FEW_ITERATIONS * config.num_envs))
+    """Stalled are updates that are fewer than `STALLED`; up to `FEW_ITERATIONS` nothing is said against a short run."""
+    count = updates(config)
+    waits = f" with an update (the first {config.staleness:,} of the run only collect)" if config.staleness else ""
+    text = f"{counted(count, 'iteration')}{waits}, at least {FEW_ITERATIONS} so that n_steps does not stall updates"
+    if STALLED <= count < FEW_ITERATIONS:
+        return None, f"{text}; warned of below {STALLED}, since the guide has no number."
+    steps = max(1, config.total_timesteps // ((FEW_ITERATIONS + config.staleness) * config.num_envs))
     change = Suggestion("num_steps", config.num_steps, 2 ** int(math.log2(steps)))
-    return count >= FEW_ITERATIONS, f"{counted(count, 'iteration')}, {asked}.", change
+    return count >= FEW_ITERATIONS, f"{text}.", change
 
 
 def recut(config: Config, low: float = 1, high: float = math.inf, shards: int = 0) -> Suggestion:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from isobatch.formatting import rounded
 from isobatch.rescaling.rules import advantage_decay, center_of_mass_times, decoupled_decay, noise_threshold
-from isobatch.settings.accounting import GOOD_ROWS, samples_used, surely_used
+from isobatch.settings.accounting import GOOD_ROWS, samples_used, surely_used, updates
 from isobatch.settings.config import Config
 from isobatch.settings.geometry import beta_of_rollout, span
 
 FEW_ITERATIONS = 50
 COLLAPSED = 0.5  # of the share of samples that whole episodes use: less of it left is a collapse
+SAME_SHARE = 1.1  # factor by which that share may change while the rules go by what is collected
 NEAR_CRITICAL = 0.5  # share of the critical batch from which a batch counts as near it
 
 
@@ -129,13 +130,14 @@ def steps_change(before: Config, after: Config) -> str:
 
 def few_iterations(before: Config, after: Config) -> str:
     """A larger iteration batch in a run of the same length: fewer policies collect its data."""
-    was, now = before.num_iterations, after.num_iterations
+    was, now = updates(before), updates(after)
     if now >= was or now >= FEW_ITERATIONS:
         return ""
     keep = "" if after.complete_episodes else ", or keep the iteration batch (keep=iteration-batch)"
+    learned = f" with an update (staleness={after.staleness})" if after.staleness else ""
     return (
-        f"iterations {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data comes from "
-        f"that many policies only. Train longer{keep}."
+        f"iterations{learned} {was:,} -> {now:,}: a run of {after.total_timesteps:,} steps has no more, so its data "
+        f"comes from that many policies only. Train longer{keep}."
     )
 
 
@@ -312,19 +314,42 @@ def whole_episodes(before: Config, after: Config, time_limit: int | None) -> str
             f"are whole episodes that begin early enough to end within num_steps={after.num_steps:,} at any length: "
             "num_steps minus the time limit, of each row, or more (the metric charts/samples_used says how many)."
         )
-    if not share_collapses(before, after, time_limit):
+    refused = " Training refuses rows that are shorter than the time limit." if after.num_steps < time_limit else ""
+    if share_stays(before, after, time_limit) and not refused:
         return ""
     counts = [f"{surely_used(c, time_limit):,} of {c.geometry.iteration_batch:,}" for c in (before, after)]
     shares = [f"{share_used(c, time_limit):.0%}" for c in (before, after)]
-    refused = " Training refuses rows that are shorter than the time limit." if after.num_steps < time_limit else ""
-    instead = "keep num_steps and change num_envs" if before.num_envs == after.num_envs else "keep num_steps"
-    good = GOOD_ROWS * time_limit
-    longer = f"use num_steps of {good:,}, {GOOD_ROWS} time limits"
     return (
         f"samples used, at least {' -> '.join(counts)}: of rows of {after.num_steps:,} steps whole episodes of up to "
         f"{time_limit:,} use {shares[1]} at the least, {shares[0]} before, so the batch that is learned from is not "
-        f"the one that the rules go by.{refused} Instead {longer if before.num_steps < good else instead}."
+        f"the one that the rules go by{_both_ratios(before, after, time_limit)}.{refused} "
+        f"{_better_rows(before, after, time_limit)}."
     )
+
+
+def _both_ratios(before: Config, after: Config, time_limit: int) -> str:
+    """By what the collected and the used samples are divided, where some of them are used both times."""
+    used = [surely_used(config, time_limit) for config in (before, after)]
+    if not all(used):
+        return ""
+    collected = before.geometry.iteration_batch / after.geometry.iteration_batch
+    return f": what is collected is divided by c = {rounded(collected)}, what is used by {rounded(used[0] / used[1])}"
+
+
+def _better_rows(before: Config, after: Config, time_limit: int) -> str:
+    """What to do about a share that changes: good rows that stay, or another learning rate where they become good."""
+    good = GOOD_ROWS * time_limit
+    if before.num_steps < good <= after.num_steps:
+        return f"Rows of {GOOD_ROWS} time limits or more are better ones: tune the learning rate again for them"
+    if before.num_steps < good:
+        return f"Instead use num_steps of {good:,}, {GOOD_ROWS} time limits"
+    return f"Instead keep num_steps{' and change num_envs' if before.num_envs == after.num_envs else ''}"
+
+
+def share_stays(before: Config, after: Config, time_limit: int) -> bool:
+    """Whether the samples in use are divided by about as much as those that are collected, c."""
+    low, high = sorted(share_used(config, time_limit) for config in (before, after))
+    return high <= SAME_SHARE * low
 
 
 def share_collapses(before: Config, after: Config, time_limit: int | None) -> bool:

@@ -128,11 +128,15 @@ class Evaluator:
             raise RunError(f"an environment ({name}) gave a reward that is not a finite number, in the evaluation.")
         return played
 
-    def play(self, states: Policies, seed: int) -> Episodes:
-        """Episodes that begin with another seed; rewards that environments in JAX give are taken as they are."""
+    def play(self, states: Policies, seed: int | np.ndarray) -> Episodes:
+        """Episodes of another seed, outside JAX perhaps one for each policy.
+
+        Rewards that environments in JAX give are taken as they are.
+        """
         policies = StackedPolicies(states.networks, states.obs_moments)
         if isinstance(self.env, HostEnvironment):
-            return play_outside(self, self.env, self._choose, policies, seed)
+            count = jax.tree.leaves(policies.networks)[0].shape[0]
+            return play_outside(self, self.env, self._choose, policies, np.broadcast_to(seed, count))
         returns, lengths = self._play(policies, jax.random.key(seed))
         return Episodes(np.asarray(returns), np.asarray(lengths))
 
@@ -156,20 +160,20 @@ def held_out(config: Config) -> Config:
 
 
 def play_outside(
-    asked: Evaluator, env: HostEnvironment, choose: ActorFactory, policies: StackedPolicies, seed: int
+    asked: Evaluator, env: HostEnvironment, choose: ActorFactory, policies: StackedPolicies, seeds_of: np.ndarray
 ) -> Episodes:
     """Episodes in environments that step outside JAX.
 
     Each of some environments plays a fixed share of the episodes: the first ones to end would be the short ones.
     """
     episodes, name, longest = asked.episodes, asked.config.env, asked.longest
-    seeds, lanes = jax.tree.leaves(policies.networks)[0].shape[0], min(episodes, LANES)
+    seeds, lanes = len(seeds_of), min(episodes, LANES)
     shares = np.bincount(np.arange(episodes) % lanes, minlength=lanes)
     returns, lengths = np.zeros((seeds, episodes)), np.zeros((seeds, episodes), np.int32)
     total, length = np.zeros((seeds, lanes)), np.zeros((seeds, lanes), np.int32)
     episode = np.zeros((seeds, lanes), np.int64)
-    actor, same_seeds, key = choose.actor(policies, lanes), np.full(seeds, seed), jax.random.key(seed)
-    with Player(env, name, actor, same_seeds, (STEPS_PER_CALL, lanes), key, asked.env_timeout) as player:
+    actor, key = choose.actor(policies, lanes), jax.random.key(int(seeds_of[0]))
+    with Player(env, name, actor, seeds_of, (STEPS_PER_CALL, lanes), key, asked.env_timeout) as player:
         while (episode < shares).any():
             if (length[episode < shares] >= longest).any():
                 raise endless(name, longest)

@@ -15,13 +15,14 @@ def batch_accounting(config: Config, time_limit: int | None = None) -> list[tupl
     """Label and sentence for each quantity, in the order of the way of the data; `time_limit` is the environment's."""
     g, beta = config.geometry, config.hypers.beta_prox
     minibatches, steps = counted(g.num_minibatches, "minibatch"), counted(g.iteration_batch, "step")
-    in_all = g.gradient_steps * (config.num_iterations - config.staleness)
+    in_all = g.gradient_steps * updates(config)
     lines = {
         "iteration batch": f"{counted(g.num_envs, 'environment')} x {counted(g.num_steps, 'step')} = {steps}",
         "optimization batch": f"{g.iteration_batch:,} / {minibatches} = {_samples_of_a_step(config, time_limit)}",
         **_shards(config),
         "gradient steps": f"{minibatches} x {counted(g.update_epochs, 'epoch')} "
         f"= {g.gradient_steps:,} per iteration, {in_all:,} in all",
+        **_aggregation(config),
         "proximal policy": config.proximal_policy,
     }
     if config.proximal_policy == "ewma":
@@ -40,6 +41,27 @@ def batch_accounting(config: Config, time_limit: int | None = None) -> list[tupl
     run = counted(config.env_steps, "environment step")
     lines["run"] = f"{counted(config.num_iterations, 'iteration')} = {run} per seed"
     return list(lines.items())
+
+
+def updates(config: Config) -> int:
+    """Iterations that are learned in: with stale data the first ones only collect."""
+    return config.num_iterations - config.staleness
+
+
+def _aggregation(config: Config) -> dict[str, str]:
+    """What is averaged, where that is not the time steps, and when it is the same or differs by a factor only."""
+    horizon = rounded(config.hypers.aggregation_horizon, 6)
+    meanings = {
+        "trajectory": ("sum", "timestep times that length"),
+        "trajectory-mean": ("mean", "the same as timestep"),
+        "constant": (f"1/{horizon} of the sum", f"timestep times that length / {horizon}"),
+    }
+    if config.aggregation not in meanings:
+        return {}
+    within, alike = meanings[config.aggregation]
+    piece = "a whole episode" if config.complete_episodes else "an episode or its piece in the rollout"
+    mean = f"{within} over each trajectory ({piece}), then the mean of these"
+    return {"aggregation": f"{config.aggregation}: {mean}; where all have one length, {alike}"}
 
 
 def _samples_of_a_step(config: Config, time_limit: int | None) -> str:

@@ -14,11 +14,14 @@ import jax
 import numpy as np
 
 from isobatch.envs.host_interface import HostEnvironment
+from isobatch.envs.registry import environment_of
 from isobatch.learning.state import TrainState
 from isobatch.rollouts.evaluation import Episodes, Evaluator, StackedPolicies
 from isobatch.settings.config import Config
 from isobatch.studies.rows import INSIDE, MEANS, OUTSIDE, POINTS, Diverged
 from isobatch.training.metrics import EPISODES, INDEX, LENGTH, RETURN, Table, table_of
+
+AT_ONCE = 128  # policies
 
 
 class PolicyReturns:
@@ -29,10 +32,10 @@ class PolicyReturns:
         self.config, total = config, config.num_iterations
         newest = [total * point // POINTS for point in range(1, POINTS + 1)]
         self.iterations = [n if n == total else n // log_interval * log_interval for n in newest]
-        self._evaluator = Evaluator(config, INSIDE, deterministic=False, seed=0)
-        if isinstance(self._evaluator.env, HostEnvironment):
-            self._evaluator.episodes = OUTSIDE
+        self._outside = isinstance(environment_of(config), HostEnvironment)
+        self._evaluator = Evaluator(config, OUTSIDE if self._outside else INSIDE, deterministic=False, seed=0)
         self._first = policies_of(states)
+        self._waiting: dict[int, StackedPolicies] = {}  # by iteration
         self._played: dict[int, Episodes] = {}
         self.note(0, states)
 
@@ -42,20 +45,44 @@ class PolicyReturns:
         return sorted({*self.iterations} - {0})
 
     def note(self, iteration: int, states: TrainState) -> None:
-        if iteration not in self.iterations or iteration in self._played:
-            return
-        policies = policies_of(states)
-        finite = lanes_that_are_finite(policies)
-        played = self._evaluator.play(
-            jax.tree.map(keep(finite), policies, self._first), self.iterations.index(iteration)
-        )
-        self._played[iteration] = Episodes(np.where(finite[:, None], played.returns, np.nan), played.lengths)
+        if iteration in {*self.iterations} - {*self._waiting} - {*self._played}:
+            self._waiting[iteration] = policies_of(states)
+            if not self._outside:
+                self._play()
+
+    def _play(self) -> None:
+        """What waits. Outside JAX the policies of all points at once: a step of few environments takes as long."""
+        lanes = len(jax.tree.leaves(self._first)[0])
+        at_once = max(1, AT_ONCE // len(self._waiting))
+        parts = [self._played_by(slice(begin, begin + at_once)) for begin in range(0, lanes, at_once)]
+        for place, iteration in enumerate(self._waiting):
+            returns, lengths = (np.concatenate([part[what][place] for part in parts]) for what in (0, 1))
+            self._played[iteration] = Episodes(returns, lengths)
+        self._waiting = {}
+
+    def _played_by(self, lanes: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths [points, lanes, episodes] of some lanes; no returns of those that are not finite."""
+
+        def of(policies: StackedPolicies) -> StackedPolicies:
+            some: StackedPolicies = jax.tree.map(lambda leaf: leaf[lanes], policies)
+            return some
+
+        points = [of(policies) for policies in self._waiting.values()]
+        finite = np.array([lanes_that_are_finite(policies) for policies in points])
+        whole = [jax.tree.map(keep(f), p, of(self._first)) for f, p in zip(finite, points, strict=True)]
+        seeds = np.repeat([self.iterations.index(iteration) for iteration in self._waiting], finite.shape[1])
+        stacked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *whole)
+        played = self._evaluator.play(stacked, seeds if self._outside else int(seeds[0]))
+        returns, lengths = (each.reshape(*finite.shape, -1) for each in (played.returns, played.lengths))
+        return np.where(finite[..., None], returns, np.nan), lengths
 
     def curve(self, lanes: slice, seeds: list[int], training: Table, diverged: Mapping[int, Diverged]) -> Table:
         """The table of a config with a line for each point and seed, up to where a run diverged.
 
         Of the other metrics lines have the means since the point before.
         """
+        if self._waiting:
+            self._play()
         steps = self.config.env_steps
         ends = [steps * point // POINTS for point in range(1, POINTS + 1)]
         metrics = [name for name in MEANS.values() if name in training]

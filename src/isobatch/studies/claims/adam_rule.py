@@ -9,7 +9,7 @@ from isobatch.studies.searched_bases import CLASSIC, SEEDS, base_of, environment
 from isobatch.studies.summary_table import UNDIVIDED
 from isobatch.studies.verdicts import MEASURES, Question, answers, divisor_sentences
 
-DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 64), "paper": (1, 4, 16, 64, 256)}
+DIVISORS = {"quick": (1, 16, 64), "laptop": (1, 16), "paper": (1, 4, 16, 64, 256)}
 RULES: dict[str, RuleChoice] = {
     "square root": {},
     "linear": dict(use=["linear-adam"]),
