@@ -21,7 +21,7 @@ from isobatch.settings.config import Config
 from isobatch.studies.rows import INSIDE, MEANS, OUTSIDE, POINTS, Diverged
 from isobatch.training.metrics import EPISODES, INDEX, LENGTH, RETURN, Table, table_of
 
-AT_ONCE = 128  # policies
+AT_ONCE = 40  # policies, with 320 environments: MuJoCo takes some 8 MB for each
 
 
 class PolicyReturns:
