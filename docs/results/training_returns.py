@@ -3,7 +3,7 @@
     python docs/results/training_returns.py [--only ENV]
     python docs/results/training_returns.py --page      train nothing: write the page of the numbers that are there
 
-Trains the base of the study `invariance`, and what its rules make of it at 1/16, 4 and 16 times the batch, with as many
+Trains the base of the study `invariance`, and what its rules make of it at 1/16 and 16 times the batch, with as many
 steps, and scores runs twice: by the episodes of training, and by episodes that the policies play. Each environment has
 a process of its own, since JAX is set up otherwise for those that step outside it.
 """
@@ -24,7 +24,7 @@ import numpy as np
 from isobatch.formatting import by_magnitude
 from isobatch.rescaling import rescale
 from isobatch.studies.grid import Cell
-from isobatch.studies.lanes import train_cells
+from isobatch.studies.lanes import train_and_play
 from isobatch.studies.rows import rows_of_cell
 from isobatch.studies.searched_bases import TASKS, searched
 from isobatch.training.metrics import LENGTH
@@ -32,7 +32,7 @@ from isobatch.training.metrics import LENGTH
 HERE = Path(__file__).parent
 PAGE, NUMBERS = HERE / "training-returns.md", HERE / "training-returns.json"
 BEGIN, END = "<!-- measured -->", "<!-- end of what was measured -->"
-FACTORS = (16, 1, 1 / 4, 1 / 16)  # that divide the batch
+FACTORS = (16, 1, 1 / 16)  # that divide the batch
 SEEDS = [0, 1, 2]
 
 
@@ -44,15 +44,13 @@ def measured(env: str) -> list[dict[str, Any]]:
         config = base if factor == 1 else rescale(base, factor=factor).after
         cell = Cell(config, {"divisor": factor})
         row: dict[str, Any] = {"env": env, "num_envs": config.num_envs, "steps": config.env_steps // config.num_envs}
-        for name, evaluated in (("training", False), ("policies", True)):
-            (outcome,) = train_cells([cell], SEEDS, evaluated=evaluated)
+        for name, (outcome,) in zip(("training", "policies"), train_and_play([cell], SEEDS), strict=True):
             of_seeds = rows_of_cell(cell, outcome, SEEDS)
             for score in ("final_return", "mean_return"):
                 values = [one[score] for one in of_seeds if one[score] is not None]
                 row[f"{name}_{score}"] = float(f"{np.mean(values):.6g}") if values else None
-            if evaluated:
-                last = outcome.table["env_steps"] == config.env_steps
-                row["length"] = round(float(outcome.table[LENGTH][last].mean()))
+        last = outcome.table["env_steps"] == config.env_steps
+        row["length"] = round(float(outcome.table[LENGTH][last].mean()))
         rows.append(row)
     return rows
 

@@ -48,23 +48,51 @@ def train_cells(
 
     Returns are those of training, or, if the policies are `evaluated`, of episodes of their own.
     """
-    configs = [cell.config for cell in cells]
-    use_cores(config=configs[0])
-    states = initial_states(configs[0], seeds)  # does not depend on hyperparameters
-    states = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
-    returns = PolicyReturns(configs[0], states, log_interval_of(configs[0])) if evaluated else None
-    note, pauses = (returns.note, returns.pauses) if returns else (nothing, [])
-    done, names, _ = train_iterations(configs, states, 0, configs[0].num_iterations, watch, note, pauses)
-    of_cell = [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
-    outcomes = [
-        outcome(config, seeds, names, done.table[lane], done.finite[lane], done.ends)
-        for config, lane in zip(configs, of_cell, strict=True)
+    if evaluated:
+        return train_and_play(cells, seeds, watch)[1]
+    return trained_outcomes(cells, seeds, states_of(cells, seeds), watch)
+
+
+def train_and_play(
+    cells: list[Cell], seeds: list[int], watch: Callable[[float], None] = lambda done: None
+) -> tuple[list[Outcome], list[Outcome]]:
+    """The same runs with the returns of training, and with those of episodes that their policies play."""
+    states, config = states_of(cells, seeds), cells[0].config
+    returns = PolicyReturns(config, states, log_interval_of(config))
+    training = trained_outcomes(cells, seeds, states, watch, returns.note, returns.pauses)
+    played = [
+        Outcome(returns.curve(lanes, seeds, each.table, each.diverged), each.diverged)
+        for lanes, each in zip(lanes_of(cells, seeds), training, strict=True)
     ]
-    if returns is None:
-        return outcomes
+    return training, played
+
+
+def states_of(cells: list[Cell], seeds: list[int]) -> TrainState:
+    """Of all lanes, before the first iteration: they do not depend on hyperparameters."""
+    config = cells[0].config
+    use_cores(config=config)
+    states = initial_states(config, seeds)
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(cells)), states)
+
+
+def lanes_of(cells: list[Cell], seeds: list[int]) -> list[slice]:
+    """Of each cell."""
+    return [slice(i * len(seeds), (i + 1) * len(seeds)) for i in range(len(cells))]
+
+
+def trained_outcomes(
+    cells: list[Cell],
+    seeds: list[int],
+    states: TrainState,
+    watch: Callable[[float], None],
+    also: Watch = nothing,
+    pauses: Sequence[int] = (),
+) -> list[Outcome]:
+    configs = [cell.config for cell in cells]
+    done, names, _ = train_iterations(configs, states, 0, configs[0].num_iterations, watch, also, pauses)
     return [
-        Outcome(returns.curve(lane, seeds, each.table, each.diverged), each.diverged)
-        for lane, each in zip(of_cell, outcomes, strict=True)
+        outcome(config, seeds, names, done.table[lanes], done.finite[lanes], done.ends)
+        for config, lanes in zip(configs, lanes_of(cells, seeds), strict=True)
     ]
 
 
