@@ -21,7 +21,7 @@ from isobatch.studies.charts import Bars, View, gaps_of, longest_run, pairs_of, 
 from isobatch.studies.grid import Row, Study
 from isobatch.studies.scores import FINAL, MEAN, levels, scores, select, unique_cells, with_episodes
 from isobatch.studies.summary_table import by_variant
-from isobatch.training.curves import POINTS
+from isobatch.training.curves import POINTS, where_drawn
 from isobatch.training.metrics import RETURN, Table
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def draw_curves(view: View, curves: dict[str, Table], envs: list[str], title: st
             label = view.labels[row["cell"]]
             line, color = look(view.colors[label])
             x, lines = seed_lines(table, RETURN)
-            known = ~np.all(np.isnan(lines), axis=0)
+            known = where_drawn(table, RETURN, x, lines)
             mean, std = np.nanmean(lines[:, known], axis=0), np.nanstd(lines[:, known], axis=0)
             axes.plot(x[known], mean, line, color=color, linewidth=1.8, label=label)
             axes.fill_between(x[known], *band(env, mean, std), color=color, alpha=0.15, linewidth=0)

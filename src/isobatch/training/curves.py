@@ -56,10 +56,7 @@ def learning_curves(
         if metric not in table:
             raise UsageError(f"metric={metric!r} is not in {name!r}: use one of {', '.join(list(table)[3:])}.")
         x, curves = seed_curves(table, metric, window)
-        measured = ~np.all(np.isnan(curves), axis=0)
-        places = places_of_lines(table, metric, x)
-        if len(places) <= POINTS // 2:  # else every place along the axis stands for one
-            measured &= np.isin(np.arange(len(x)), places)
+        places, measured = places_of_lines(table, metric, x), where_drawn(table, metric, x, curves)
         x, curves = x[measured], curves[:, measured]
         mean, std = np.nanmean(curves, axis=0), np.nanstd(curves, axis=0)
         line, marker = "--" if name in dashed else "-", "o" if len(places) <= FEW_LINES else ""
@@ -81,6 +78,15 @@ def places_of_lines(table: Table, metric: str, x: np.ndarray) -> np.ndarray:
     """Which places of `x` stand for lines of metrics: with fewer lines than places there would be steps in between."""
     steps = np.unique(table["env_steps"][~np.isnan(table[metric])])
     return np.unique(np.searchsorted(x, steps[steps <= x[-1]]))
+
+
+def where_drawn(table: Table, metric: str, x: np.ndarray, curves: np.ndarray) -> np.ndarray:
+    """[P], the places of `x` at which curves [S, P] are drawn: of few lines those alone, so that there are no steps."""
+    measured = ~np.all(np.isnan(curves), axis=0)
+    places = places_of_lines(table, metric, x)
+    if len(places) <= POINTS // 2:  # else every place along the axis stands for one
+        measured &= np.isin(np.arange(len(x)), places)
+    return measured
 
 
 def as_written(text: str) -> str:
