@@ -117,4 +117,4 @@ def reading(rows: list[Row], measured: list[Row]) -> list[str]:
 
 
 CLAIM = "At equal data many environments for few steps beat few environments for many (Mayor 2025)."
-STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading, minutes=1)
+STUDY = Study("geometry", CLAIM, grid, verdict, laboratory=laboratory, reading=reading, minutes=6)
