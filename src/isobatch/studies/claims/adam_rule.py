@@ -51,5 +51,5 @@ def verdict(rows: list[Row]) -> list[str]:
 
 CLAIM = "Adam's step size follows the square root of the batch size, not the batch size (appendix C)."
 STUDY = Study(
-    "adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor", minutes=17
+    "adam-rule", CLAIM, grid, verdict, pictures="adam_rule", everywhere={"divisor": 1}, divisor="divisor", minutes=13
 )
