@@ -91,5 +91,5 @@ def verdict(rows: list[Row]) -> list[str]:
 
 CLAIM = "Rules since 2021 hold learning as well as the paper's, and beyond the critical batch size better."
 STUDY = Study(
-    "newer-rules", CLAIM, grid, verdict, pictures="rules", reference={"rules": PAPER, "minibatch": BASE}, minutes=13
+    "newer-rules", CLAIM, grid, verdict, pictures="rules", reference={"rules": PAPER, "minibatch": BASE}, minutes=7
 )
