@@ -88,5 +88,5 @@ def slopes(rows: list[Row], column: str) -> np.ndarray:
 
 CLAIM = "Halving the proximal policy's center of mass acts like halving the KL coefficient (the grid of appendix G)."
 STUDY = Study(
-    "prox-grid", CLAIM, grid, verdict, pictures="center_of_mass", surface=("center_of_mass", "kl_coef"), minutes=4
+    "prox-grid", CLAIM, grid, verdict, pictures="center_of_mass", surface=("center_of_mass", "kl_coef"), minutes=2
 )
