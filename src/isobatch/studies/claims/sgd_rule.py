@@ -56,5 +56,5 @@ def verdict(rows: list[Row]) -> list[str]:
 
 CLAIM = "With plain SGD the learning rate follows the batch size itself (section 3.1)."
 STUDY = Study(
-    "sgd-rule", CLAIM, grid, verdict, pictures="sgd_rule", everywhere={"divisor": 1}, divisor="divisor", minutes=9
+    "sgd-rule", CLAIM, grid, verdict, pictures="sgd_rule", everywhere={"divisor": 1}, divisor="divisor", minutes=5
 )
