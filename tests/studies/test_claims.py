@@ -93,7 +93,7 @@ def test_verdicts_follow_the_numbers() -> None:
         "epochs", several, "E = 4"
     )
     assert "a gap of 0.0" in sentence("epochs", several, "E = 1")
-    assert "c = 64: 0.89" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 64}, "CartPole-v1, linear")
+    assert "c = 16: 0.89" in sentence("adam-rule", {"adam_rule": "linear", "divisor": 16}, "CartPole-v1, linear")
     in_short = STUDIES["adam-rule"].verdict(made_up("adam-rule"))[0]
     assert "malladi on 3 of them: 0.0" in in_short
     assert "square root: 0.0" in in_short
@@ -130,7 +130,9 @@ def test_invariance_names_the_critical_batch_size_and_what_larger_batches_lose()
     cells = {cell.name: cell.config for cell in STUDIES["invariance"].grid("laptop").cells}
     rows, measured, point = [], [], at_shapes()[0]
     for env, critical in (("CartPole-v1", 100.0), ("Acrobot-v1", 1_000.0), ("Pendulum-v1", 10_000.0)):
-        measured += [point | at_stage(env, 3.0, critical), point | at_stage(env, 1.0, critical)]
+        shape = point | {"num_envs": 32, "num_steps": 32}  # the base's rollouts; the others are there for long chains
+        measured += [shape | at_stage(env, 3.0, critical), shape | at_stage(env, 1.0, critical)]
+        measured.append(point | at_stage(env, 1.0, 7.0))
         for row in made_up("invariance"):
             if row["env"] == env:
                 config = cells[row["cell"]]
@@ -144,6 +146,12 @@ def test_invariance_names_the_critical_batch_size_and_what_larger_batches_lose()
         "stages of training together: 100 [100, 100]; the base's 64 samples are below its interval at 2 of them, above "
         "at 0. Lost over the run against 64: 1,024 samples 0.52, 256 samples 0.33."
     )
+    assert sentences[3].startswith(
+        "Where the base is below the critical size at every stage (CartPole-v1, Acrobot-v1, Pendulum-v1), all rules, "
+        "c = 1 minus c = 64: "
+    )
+    near = STUDIES["invariance"].reading(rows, [row | {"critical_batch_low": 10.0} for row in measured])
+    assert near[3].startswith("Where the base is not known to be (CartPole-v1, Acrobot-v1, Pendulum-v1), all rules")
     assert "the rank correlation of what is predicted and lost is 1.00" in sentences[-1]
     assert "26% in the mean over these 6 batches. They lose 0.26" in sentences[-1]
 
@@ -240,7 +248,9 @@ def test_figure_2_refers_to_the_algorithm_without_ewma() -> None:
         weak = [cell.config for cell in cells if cell.factors == {"rules": "no EWMA, weak KL penalty", "divisor": 1}]
         assert [config.algo for config in weak] == [config.algo.removesuffix("-ewma") for config in bases]
         for one, base in zip(weak, bases, strict=True):
-            same = dict(algo=base.algo, proximal_policy="ewma", kl_coef=1.0, beta_prox=base.hypers.beta_prox)
+            same = dict(
+                algo=base.algo, proximal_policy="ewma", kl_coef=base.hypers.kl_coef, beta_prox=base.hypers.beta_prox
+            )
             assert (one.proximal_policy, one.hypers.kl_coef) == ("behavior", 1 / divisor)
             assert one.replace(**same) == base
 
