@@ -68,10 +68,10 @@ def _list(args: argparse.Namespace) -> int:
         console.print_json({"studies": studies})
         return 0
     console.out.print(
-        "settings x seeds, and environment steps of all of them, at each scale; minutes on 2 cores, of laptop"
+        "settings x seeds, and environment steps of all of them, at each scale; minutes of training on 2 cores,"
     )
     console.out.print(
-        f"as measured with `--processes 2` ({BY_ITSELF} without); quick takes one to three, paper a cluster\n"
+        f"of laptop, measured with `--processes 2` ({BY_ITSELF} without); quick takes one to three, paper a cluster\n"
     )
     rows = [
         [name, *map(_size, sizes[name].values()), str(study.minutes or "-"), study.claim]
