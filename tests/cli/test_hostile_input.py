@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -302,7 +303,7 @@ def test_streams_and_directories(script: str, code: int, says: str, unbuffered: 
     source = Path(command.__file__).parents[2]
     env = os.environ | {"PYTHONPATH": str(source), "PYTHONUNBUFFERED": unbuffered, "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        ["bash", "-c", script.format(f"{sys.executable} -m isobatch")],
+        ["bash", "-c", script.format(f"{shlex.quote(sys.executable)} -m isobatch")],
         cwd=tmp_path, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (code, 1 if says else 0), done.stderr
